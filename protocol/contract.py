@@ -1,0 +1,245 @@
+"""The contract that all centers of a federation share, and its hash.
+
+What must agree lives here: feature schema, model, training, policy, pacing, security, initial seed.
+Roster, addresses and discovery are *not* part of it, so that admitting a hospital does not divide
+the rest. Reading TOML files is the business of ``abps_node.config``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from protocol import PROTOCOL_VERSION
+from protocol.presets import PRESETS
+
+CENTER_ID_PATTERN = r"^[a-z0-9][a-z0-9._-]{0,62}$"
+CenterId = Annotated[str, Field(pattern=CENTER_ID_PATTERN)]
+ColumnName = Annotated[str, Field(min_length=1, max_length=128)]
+Goal = Literal["none", "homogeneity", "diversity", "alignment"]
+
+
+class Strict(BaseModel):
+    """Base of all configuration models: frozen, strict types, unknown keys refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class Feature(Strict):
+    """One input column of the model."""
+
+    name: ColumnName
+    kind: Literal["continuous", "binary", "categorical"] = Field(
+        description="continuous: a number; binary: 0/1 (or two `levels`, the second being 1); "
+        "categorical: one of `levels`, one-hot encoded plus one column for «other»"
+    )
+    levels: list[str] | None = Field(
+        default=None, description="categorical: the known levels; binary: [level of 0, level of 1]"
+    )
+    unit: str | None = Field(default=None, description="for people; never converted")
+    missing_indicator: bool = Field(
+        default=False, description="add a 0/1 column that says that the value was missing"
+    )
+
+    @model_validator(mode="after")
+    def _levels_fit_kind(self) -> Self:
+        if self.kind == "continuous" and self.levels is not None:
+            raise ValueError("levels: a continuous feature has none")
+        if self.kind == "categorical" and not self.levels:
+            raise ValueError("levels: a categorical feature needs at least one level")
+        if self.kind == "binary" and self.levels is not None and len(self.levels) != 2:
+            raise ValueError("levels: a binary feature has exactly two, [level of 0, level of 1]")
+        if self.levels is not None and len(set(self.levels)) != len(self.levels):
+            raise ValueError("levels: each level may stand there once")
+        return self
+
+
+class Card(Strict):
+    """What a center tells of itself before weights move: aggregates only (paper section 4.1)."""
+
+    features: list[ColumnName] = Field(
+        default_factory=list, description="binary columns whose prevalence the enriched card adds"
+    )
+    min_patients: int = Field(
+        default=10, ge=1, description="a component over fewer patients is replaced by its default"
+    )
+    min_events: int = Field(
+        default=5, ge=1, description="a rate with fewer events is replaced by its default"
+    )
+    default_positive_rate: float = Field(default=0.1, ge=0, le=1)
+    default_prevalence: float = Field(default=0.1, ge=0, le=1)
+    default_year: float = Field(default=2015.0, ge=1900, le=2300)
+
+
+class Data(Strict):
+    """The table that every center brings: columns, label, grouping."""
+
+    label: ColumnName = Field(description="0/1 column, the outcome")
+    group: ColumnName | None = Field(
+        default=None, description="patient column; all rows of a patient fall into one split"
+    )
+    date: ColumnName | None = Field(
+        default=None, description="admission date or year; gives the card its mean year"
+    )
+    features: list[Feature] = Field(min_length=1)
+    card: Card = Card()
+
+    @model_validator(mode="after")
+    def _columns_are_distinct(self) -> Self:
+        names = [feature.name for feature in self.features]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"features: {name!r} stands there twice")
+        for role in ("label", "group", "date"):
+            column = getattr(self, role)
+            if column is not None and column in names:
+                raise ValueError(f"{role}: {column!r} is also a feature, which would leak it")
+        binary = {feature.name for feature in self.features if feature.kind == "binary"}
+        for name in self.card.features:
+            if name not in binary:
+                raise ValueError(f"card.features: {name!r} is not a binary feature of this schema")
+        return self
+
+
+class Model(Strict):
+    """The multilayer perceptron of section 6.3 of the paper."""
+
+    hidden: list[Annotated[int, Field(ge=1, le=8192)]] = Field(
+        default=[128, 64], min_length=1, max_length=8
+    )
+    dropout: float = Field(default=0.2, ge=0, lt=1)
+    init_seed: int = Field(default=1, ge=0, lt=2**63, description="all centers start identical")
+
+
+class Training(Strict):
+    """The local step (paper section 6.3)."""
+
+    epochs: int = Field(default=2, ge=1, le=1000)
+    batch_size: int = Field(default=128, ge=1, le=1_000_000)
+    learning_rate: float = Field(default=1e-3, gt=0, le=10)
+    weight_decay: float = Field(default=1e-5, ge=0, le=10)
+
+
+class Policy(Strict):
+    """Who collaborates, when, and at what cost (paper section 4). All keys may be overridden."""
+
+    preset: str | None = Field(default="abps", description="supplies defaults for the keys below")
+    rounds: int = Field(default=50, ge=1, le=1_000_000)
+    kappa: int = Field(default=3, ge=1, le=64, description="most partners in a round, κ")
+    epsilon: float = Field(default=0.1, ge=0, description="exploration; constant c of a schedule")
+    epsilon_schedule: Literal["constant", "c/sqrt(T)", "min(1,c/t)"] = "constant"
+    gamma: float = Field(default=math.sqrt(2), ge=0, description="weight of the UCB bonus, γ")
+    tau_acc: float = Field(default=0.5, description="least UCB for proposing and accepting")
+    prior_alpha: float = Field(default=1.0, gt=0)
+    prior_beta: float = Field(default=1.0, gt=0)
+    goal: Goal = Field(default="none", description="a center may choose its own in center.toml")
+    card: Literal["base", "enriched"] = "base"
+    tau_sim: float | None = Field(default=None, description="fixed threshold of the goal filter")
+    keep_fraction: float | None = Field(
+        default=None, gt=0, le=1, description="calibrates the filter's threshold instead"
+    )
+    keep: Literal["per-center", "pairs"] = "per-center"
+    head_layers: int = Field(
+        default=0, ge=0, description="linear layers that never leave: 0 none, 1 P, 2 ABPS-X"
+    )
+    wire_dtype: Literal["float32", "bfloat16"] = Field(default="float32", description="Q")
+    merge_weights: Literal["uniform", "size"] = "uniform"
+    size_cap: int = Field(
+        default=10_000, ge=1, description="claimed sizes above it count as this many patients"
+    )
+    momentum: float | None = Field(default=None, ge=0, lt=1, description="β of ABPS-X")
+    utility: Literal["auroc", "logloss"] = "auroc"
+    phi_min: float = Field(default=-0.1, lt=0, description="clip of the credit, AUROC or Brier")
+    phi_max: float = Field(default=0.1, gt=0)
+    phi_min_logloss: float = Field(default=-0.05, lt=0, description="clip of the log-loss credit")
+    phi_max_logloss: float = Field(default=0.05, gt=0)
+    shapley_exact_max: int = Field(default=5, ge=0, le=12)
+    shapley_permutations: int = Field(default=8, ge=1, le=10_000)
+    shapley_tolerance: float = Field(
+        default=0.0, ge=0, description="truncation: marginals within it of U(P) count as zero"
+    )
+    patience: int | None = Field(
+        default=None, ge=1, description="early stop: rounds without a better validation metric"
+    )
+    max_norm_ratio: float = Field(
+        default=10.0,
+        gt=1,
+        description="a trunk whose norm is more than this many times, or less than this "
+        "fraction of, the own trunk's is refused",
+    )
+    max_staleness: int | None = Field(
+        default=None, ge=0, description="refuse trunks older than this many of the sender's rounds"
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _apply_preset(cls, values: Any) -> Any:
+        if not isinstance(values, dict):
+            return values
+        name = values.get("preset", "abps")
+        if name is None:
+            return values
+        if name not in PRESETS:
+            raise ValueError(f"preset: found {name!r}, allowed: {', '.join(PRESETS)}")
+        return {**PRESETS[name], **values}
+
+    @model_validator(mode="after")
+    def _filter_is_unambiguous(self) -> Self:
+        if self.tau_sim is not None and self.keep_fraction is not None:
+            raise ValueError("tau_sim: give either tau_sim or keep_fraction, not both")
+        return self
+
+
+class Pacing(Strict):
+    """The bounds in time and number; every timeout that is not here is derived from these."""
+
+    min_peers: int = Field(default=1, ge=0, description="authenticated peers that round 1 awaits")
+    start_wait_s: float = Field(default=60.0, ge=0, description="…at most this long")
+    round_min_s: float = Field(default=1.0, ge=0, description="a round lasts at least this long")
+    negotiation_s: float = Field(default=5.0, gt=0, description="all proposals of a round share it")
+    exchange_s: float = Field(default=20.0, gt=0, description="one exchange of trunks, at most")
+    linger_s: float = Field(
+        default=30.0, gt=0, description="after the last round: a peer unseen this long is gone"
+    )
+    messages_per_s: float = Field(
+        default=200.0, gt=0, description="token bucket per peer; a burst of twice as many passes"
+    )
+
+
+class Contract(Strict):
+    """All that the centers of one federation agree on. Its hash travels in every handshake."""
+
+    name: Annotated[str, Field(min_length=1, max_length=128)]
+    protocol_version: Literal[1] = Field(default=PROTOCOL_VERSION)
+    security: Literal["curve", "none"] = Field(
+        default="curve", description="«none» sends everything in clear: for experiments only"
+    )
+    data: Data
+    model: Model = Model()
+    training: Training = Training()
+    policy: Policy = Policy()
+    pacing: Pacing = Pacing()
+
+    @model_validator(mode="after")
+    def _head_leaves_a_trunk(self) -> Self:
+        layers = len(self.model.hidden) + 1
+        if self.policy.head_layers >= layers:
+            raise ValueError(
+                f"policy.head_layers: found {self.policy.head_layers}, allowed: at most "
+                f"{layers - 1}, since the model has {layers} linear layers and one must be shared"
+            )
+        return self
+
+    def digest(self) -> str:
+        """SHA-256 (hex) over the canonical JSON of all values, the preset's name left out.
+
+        Two files that resolve to the same values have the same hash, whichever preset they name.
+        """
+        values = self.model_dump(mode="json")
+        values["policy"].pop("preset")
+        text = json.dumps(values, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+        return hashlib.sha256(text.encode()).hexdigest()
