@@ -6,4 +6,6 @@ effects. See ``docs/architecture.md`` for the rooms of the house and ``docs/prot
 messages and the session state table.
 """
 
-PROTOCOL_VERSION = 1
+from typing import Final, Literal
+
+PROTOCOL_VERSION: Final[Literal[1]] = 1

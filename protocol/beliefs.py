@@ -23,7 +23,7 @@ class Belief:
         return self.alpha / (self.alpha + self.beta)
 
     def updated(self, phi_bar: float) -> Belief:
-        """The posterior after one fractional observation φ̄ in [0, 1] (spec section 1, step 9)."""
+        """The posterior after one fractional observation φ̄ in [0, 1] (appendix C.1)."""
         if not 0.0 <= phi_bar <= 1.0:
             raise ValueError(f"phi_bar: found {phi_bar}, allowed: 0 to 1")
         return Belief(self.alpha + phi_bar, self.beta + 1.0 - phi_bar, self.n + 1)

@@ -86,6 +86,9 @@ class Data(Strict):
         default=None, description="admission date or year; gives the card its mean year"
     )
     features: list[Feature] = Field(min_length=1)
+    split_seed: int = Field(
+        default=0, ge=0, lt=2**63, description="seed of the 70/15/15 split, key of the group hash"
+    )
     card: Card = Card()
 
     @model_validator(mode="after")
@@ -214,7 +217,7 @@ class Contract(Strict):
     """All that the centers of one federation agree on. Its hash travels in every handshake."""
 
     name: Annotated[str, Field(min_length=1, max_length=128)]
-    protocol_version: Literal[1] = Field(default=PROTOCOL_VERSION)
+    protocol_version: Literal[1] = PROTOCOL_VERSION
     security: Literal["curve", "none"] = Field(
         default="curve", description="«none» sends everything in clear: for experiments only"
     )

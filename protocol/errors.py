@@ -3,7 +3,7 @@
 ``ProtocolError``
 ├── ``LocalError``      our own code asked for something impossible: a bug, never swallowed
 │   └── ``IllegalTransition``
-└── ``RemoteError``     a peer said something unacceptable: a recorded outcome, never the end of a round
+└── ``RemoteError``     a peer said something unacceptable: recorded, never the end of a round
     ├── ``FrameError``      bytes that are not a frame of this protocol
     ├── ``MessageError``    a frame whose header is not a valid message
     └── ``TrunkError``      a trunk that failed its checks

@@ -1,4 +1,4 @@
-"""Every random choice derives from (seed, center, round, purpose), so that a redo repeats itself."""
+"""Every random choice derives from (seed, round, purpose), so that a redo repeats itself."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The durable record of one round: what was known, asked, answered, learned, and why nobody came.
 
-One ``RoundRecord`` per committed round of a center (spec section 5). The store keeps it as JSON, the
-CLI reads it back, the simulator writes the same. Times are seconds on the center's own monotonic
+One ``RoundRecord`` per committed round of a center . The store keeps it as JSON, the CLI reads it
+back, the simulator writes the same. Times are seconds on the center's own monotonic
 clock; sizes are bytes.
 """
 
@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict
 
 
 class RestCause(StrEnum):
-    """Why a round had no partner, in order of precedence (spec section 5)."""
+    """Why a round had no partner, in order of precedence."""
 
     NO_PEERS = "no-peers"
     FILTER_EMPTY = "filter-empty"
