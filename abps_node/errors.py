@@ -1,0 +1,48 @@
+"""What can go wrong in a node, as one tree; the CLI turns each leaf into one line and an exit code.
+
+``NodeError``
+├── ``ConfigError``      federation.toml or center.toml
+├── ``DataError``        the patient table does not fit the contract
+├── ``KeyFileError``     a key file is missing, unreadable, too open, or not of this center
+├── ``StoreError``       the state directory
+├── ``TransportError``   sockets
+│   └── ``BindError``    the own address cannot be bound
+└── ``Superseded``       a newer copy of this center is running
+
+The text of each is one clear message that names the file, the key or the peer, what was found and
+what is allowed. Errors of the protocol itself are in ``protocol.errors``.
+"""
+
+from __future__ import annotations
+
+
+class NodeError(Exception):
+    """Base of every error that the node reports to people."""
+
+
+class ConfigError(NodeError):
+    """A configuration file is missing, malformed, or asks for something impossible."""
+
+
+class DataError(NodeError):
+    """The patient table cannot be read or does not fit the contract's schema."""
+
+
+class KeyFileError(NodeError):
+    """A key file is missing, unreadable, readable by others, or belongs to another center."""
+
+
+class StoreError(NodeError):
+    """The state directory cannot be used, or holds the state of another federation."""
+
+
+class TransportError(NodeError):
+    """The sockets cannot do what is asked of them."""
+
+
+class BindError(TransportError):
+    """The own address cannot be bound: in use, not of this machine, or not permitted."""
+
+
+class Superseded(NodeError):
+    """A newer copy of this center is running; this one has to end."""
