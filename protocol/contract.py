@@ -12,7 +12,7 @@ import json
 import math
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from protocol import PROTOCOL_VERSION
 from protocol.presets import PRESETS
@@ -24,15 +24,15 @@ Goal = Literal["none", "homogeneity", "diversity", "alignment"]
 
 
 class Strict(BaseModel):
-    """Base of all configuration models: frozen, strict types, unknown keys refused."""
+    """Base of all configuration models: frozen, strict types, finite, unknown keys refused."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
 class Feature(Strict):
     """One input column of the model."""
 
-    name: ColumnName
+    name: ColumnName = Field(description="column of the table, exactly as written there")
     kind: Literal["continuous", "binary", "categorical"] = Field(
         description="continuous: a number; binary: 0/1 (or two `levels`, the second being 1); "
         "categorical: one of `levels`, one-hot encoded plus one column for «other»"
@@ -70,9 +70,15 @@ class Card(Strict):
     min_events: int = Field(
         default=5, ge=1, description="a rate with fewer events is replaced by its default"
     )
-    default_positive_rate: float = Field(default=0.1, ge=0, le=1)
-    default_prevalence: float = Field(default=0.1, ge=0, le=1)
-    default_year: float = Field(default=2015.0, ge=1900, le=2300)
+    default_positive_rate: float = Field(
+        default=0.1, ge=0, le=1, description="stands in for a suppressed positive-class rate"
+    )
+    default_prevalence: float = Field(
+        default=0.1, ge=0, le=1, description="stands in for a suppressed prevalence"
+    )
+    default_year: float = Field(
+        default=2015.0, ge=1900, le=2300, description="stands in for a suppressed mean year"
+    )
 
 
 class Data(Strict):
@@ -85,11 +91,11 @@ class Data(Strict):
     date: ColumnName | None = Field(
         default=None, description="admission date or year; gives the card its mean year"
     )
-    features: list[Feature] = Field(min_length=1)
+    features: list[Feature] = Field(min_length=1, description="the inputs, in the model's order")
     split_seed: int = Field(
         default=0, ge=0, lt=2**63, description="seed of the 70/15/15 split, key of the group hash"
     )
-    card: Card = Card()
+    card: Card = Field(default=Card(), description="what the card tells, and what it suppresses")
 
     @model_validator(mode="after")
     def _columns_are_distinct(self) -> Self:
@@ -112,56 +118,82 @@ class Model(Strict):
     """The multilayer perceptron of section 6.3 of the paper."""
 
     hidden: list[Annotated[int, Field(ge=1, le=8192)]] = Field(
-        default=[128, 64], min_length=1, max_length=8
+        default=[128, 64],
+        min_length=1,
+        max_length=8,
+        description="widths of the hidden layers, input side first",
     )
-    dropout: float = Field(default=0.2, ge=0, lt=1)
+    dropout: float = Field(default=0.2, ge=0, lt=1, description="after each hidden layer")
     init_seed: int = Field(default=1, ge=0, lt=2**63, description="all centers start identical")
 
 
 class Training(Strict):
     """The local step (paper section 6.3)."""
 
-    epochs: int = Field(default=2, ge=1, le=1000)
-    batch_size: int = Field(default=128, ge=1, le=1_000_000)
-    learning_rate: float = Field(default=1e-3, gt=0, le=10)
-    weight_decay: float = Field(default=1e-5, ge=0, le=10)
+    epochs: int = Field(default=2, ge=1, le=1000, description="passes over the own rows a round")
+    batch_size: int = Field(default=128, ge=1, le=1_000_000, description="rows per step")
+    learning_rate: float = Field(default=1e-3, gt=0, le=10, description="of Adam")
+    weight_decay: float = Field(default=1e-5, ge=0, le=10, description="of Adam (L2)")
 
 
 class Policy(Strict):
     """Who collaborates, when, and at what cost (paper section 4). All keys may be overridden."""
 
-    preset: str | None = Field(default="abps", description="supplies defaults for the keys below")
-    rounds: int = Field(default=50, ge=1, le=1_000_000)
+    preset: str | None = Field(
+        default="abps",
+        description="supplies defaults for the keys below; a key that is written out wins",
+        json_schema_extra={"enum": list(PRESETS)},
+    )
+    rounds: int = Field(default=50, ge=1, le=1_000_000, description="rounds of each center")
     kappa: int = Field(default=3, ge=1, le=64, description="most partners in a round, κ")
     epsilon: float = Field(default=0.1, ge=0, description="exploration; constant c of a schedule")
-    epsilon_schedule: Literal["constant", "c/sqrt(T)", "min(1,c/t)"] = "constant"
+    epsilon_schedule: Literal["constant", "c/sqrt(T)", "min(1,c/t)"] = Field(
+        default="constant", description="how ε falls with the rounds (paper appendix C.2)"
+    )
     gamma: float = Field(default=math.sqrt(2), ge=0, description="weight of the UCB bonus, γ")
     tau_acc: float = Field(default=0.5, description="least UCB for proposing and accepting")
-    prior_alpha: float = Field(default=1.0, gt=0)
-    prior_beta: float = Field(default=1.0, gt=0)
+    prior_alpha: float = Field(default=1.0, gt=0, description="α₀ of every belief")
+    prior_beta: float = Field(default=1.0, gt=0, description="β₀ of every belief")
     goal: Goal = Field(default="none", description="a center may choose its own in center.toml")
-    card: Literal["base", "enriched"] = "base"
+    card: Literal["base", "enriched"] = Field(
+        default="base", description="whether the goal filter sees `data.card.features` too"
+    )
     tau_sim: float | None = Field(default=None, description="fixed threshold of the goal filter")
     keep_fraction: float | None = Field(
         default=None, gt=0, le=1, description="calibrates the filter's threshold instead"
     )
-    keep: Literal["per-center", "pairs"] = "per-center"
+    keep: Literal["per-center", "pairs"] = Field(
+        default="per-center",
+        description="whether `keep_fraction` is of each center's peers or of all pairs of centers",
+    )
     head_layers: int = Field(
         default=0, ge=0, description="linear layers that never leave: 0 none, 1 P, 2 ABPS-X"
     )
-    wire_dtype: Literal["float32", "bfloat16"] = Field(default="float32", description="Q")
-    merge_weights: Literal["uniform", "size"] = "uniform"
+    wire_dtype: Literal["float32", "bfloat16"] = Field(
+        default="float32", description="how trunks travel; bfloat16 is Q of the paper"
+    )
+    merge_weights: Literal["uniform", "size"] = Field(
+        default="uniform", description="plain mean of the trunks, or weighted by training patients"
+    )
     size_cap: int = Field(
         default=10_000, ge=1, description="claimed sizes above it count as this many patients"
     )
     momentum: float | None = Field(default=None, ge=0, lt=1, description="β of ABPS-X")
-    utility: Literal["auroc", "logloss"] = "auroc"
+    utility: Literal["auroc", "logloss"] = Field(
+        default="auroc",
+        description="what credit is measured in; with one class in the validation split AUROC "
+        "gives way to 1 − Brier score",
+    )
     phi_min: float = Field(default=-0.1, lt=0, description="clip of the credit, AUROC or Brier")
-    phi_max: float = Field(default=0.1, gt=0)
+    phi_max: float = Field(default=0.1, gt=0, description="upper end of that clip")
     phi_min_logloss: float = Field(default=-0.05, lt=0, description="clip of the log-loss credit")
-    phi_max_logloss: float = Field(default=0.05, gt=0)
-    shapley_exact_max: int = Field(default=5, ge=0, le=12)
-    shapley_permutations: int = Field(default=8, ge=1, le=10_000)
+    phi_max_logloss: float = Field(default=0.05, gt=0, description="upper end of that clip")
+    shapley_exact_max: int = Field(
+        default=5, ge=0, le=12, description="up to this many partners all coalitions are measured"
+    )
+    shapley_permutations: int = Field(
+        default=8, ge=1, le=10_000, description="…above it this many random orders are, B"
+    )
     shapley_tolerance: float = Field(
         default=0.0, ge=0, description="truncation: marginals within it of U(P) count as zero"
     )
@@ -184,11 +216,16 @@ class Policy(Strict):
         if not isinstance(values, dict):
             return values
         name = values.get("preset", "abps")
-        if name is None:
-            return values
-        if name not in PRESETS:
+        # An unknown name is left to the check below, so that it hides no other problem.
+        preset = PRESETS.get(name, {}) if isinstance(name, str) else {}
+        return {**preset, **values}
+
+    @field_validator("preset")
+    @classmethod
+    def _preset_exists(cls, name: str | None) -> str | None:
+        if name is not None and name not in PRESETS:
             raise ValueError(f"preset: found {name!r}, allowed: {', '.join(PRESETS)}")
-        return {**PRESETS[name], **values}
+        return name
 
     @model_validator(mode="after")
     def _filter_is_unambiguous(self) -> Self:
@@ -216,8 +253,12 @@ class Pacing(Strict):
 class Contract(Strict):
     """All that the centers of one federation agree on. Its hash travels in every handshake."""
 
-    name: Annotated[str, Field(min_length=1, max_length=128)]
-    protocol_version: Literal[1] = PROTOCOL_VERSION
+    name: Annotated[str, Field(min_length=1, max_length=128)] = Field(
+        description="of the federation, for people"
+    )
+    protocol_version: Literal[1] = Field(
+        default=PROTOCOL_VERSION, description="of the messages between centers"
+    )
     security: Literal["curve", "none"] = Field(
         default="curve", description="«none» sends everything in clear: for experiments only"
     )
