@@ -1,0 +1,1 @@
+"""The command line `abps`: one module per command or group of commands."""
