@@ -62,7 +62,9 @@ class Card(Strict):
     """What a center tells of itself before weights move: aggregates only (paper section 4.1)."""
 
     features: list[ColumnName] = Field(
-        default_factory=list, description="binary columns whose prevalence the enriched card adds"
+        default_factory=list,
+        max_length=253,  # with the three base components the longest card a message may carry
+        description="binary columns whose prevalence the enriched card adds",
     )
     min_patients: int = Field(
         default=10, ge=1, description="a component over fewer patients is replaced by its default"
@@ -217,7 +219,10 @@ class Policy(Strict):
             return values
         name = values.get("preset", "abps")
         # An unknown name is left to the check below, so that it hides no other problem.
-        preset = PRESETS.get(name, {}) if isinstance(name, str) else {}
+        preset = dict(PRESETS.get(name, {})) if isinstance(name, str) else {}
+        if values.get("tau_sim") is not None:
+            # TOML has no null: a threshold written out must replace the preset's calibration.
+            preset.pop("keep_fraction", None)
         return {**preset, **values}
 
     @field_validator("preset")
@@ -231,6 +236,14 @@ class Policy(Strict):
     def _filter_is_unambiguous(self) -> Self:
         if self.tau_sim is not None and self.keep_fraction is not None:
             raise ValueError("tau_sim: give either tau_sim or keep_fraction, not both")
+        return self
+
+    @model_validator(mode="after")
+    def _constant_epsilon_is_a_probability(self) -> Self:
+        if self.epsilon_schedule == "constant" and self.epsilon > 1:
+            raise ValueError(
+                f"epsilon: found {self.epsilon:g}, allowed: 0 to 1 with the constant schedule"
+            )
         return self
 
 
