@@ -1,0 +1,25 @@
+"""Addresses of the form ``tcp://host:port``."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_ADDRESS: Final = re.compile(
+    r"^tcp://(?P<host>\[[0-9A-Fa-f:.]+\]|\*|[A-Za-z0-9._-]+):(?P<port>\d{1,5})$"
+)
+WILDCARD_HOSTS: Final = ("*", "0.0.0.0", "[::]")
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Host and port of ``tcp://host:port``; ``ValueError`` for anything else."""
+    match = _ADDRESS.match(address)
+    if match is None or int(match["port"]) > 65535:
+        raise ValueError(f"found {address!r}, allowed: tcp://host:port")
+    return match["host"], int(match["port"])
+
+
+def is_concrete(address: str) -> bool:
+    """Whether others can connect to it: a host that is not a wildcard, a port that is not 0."""
+    host, port = split_address(address)
+    return host not in WILDCARD_HOSTS and port != 0

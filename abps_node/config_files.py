@@ -1,0 +1,156 @@
+"""What people write into federation.toml and center.toml, as strict pydantic models.
+
+``docs/configuration.md`` is made from these models and from ``protocol.contract``; what the values
+mean together is checked in ``abps_node.config``.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal, Self
+
+from pydantic import AfterValidator, Field, model_validator
+
+from abps_node.addresses import is_concrete, split_address
+from abps_node.config_text import shown
+from protocol.contract import CENTER_ID_PATTERN, Contract, Goal, Strict
+
+LogLevel = Literal["debug", "info", "warning", "error"]
+
+_Z85: Final = (
+    "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+)
+
+
+def _bind_address(text: str) -> str:
+    split_address(text)
+    return text
+
+
+def _peer_address(text: str) -> str:
+    if not is_concrete(text):
+        raise ValueError("others cannot connect to a wildcard host or to port 0")
+    return text
+
+
+def _curve_key(text: str) -> str:
+    digits = [_Z85.index(character) for character in text]  # ValueError for a foreign character
+    values = [_base85(digits[start : start + 5]) for start in range(0, len(digits), 5)]
+    if len(text) != 40 or max(values) >= 2**32:
+        raise ValueError("not the z85 form of 32 bytes")
+    return text
+
+
+def _base85(digits: list[int]) -> int:
+    value = 0
+    for digit in digits:
+        value = value * 85 + digit
+    return value
+
+
+Id = Annotated[
+    str,
+    Field(
+        pattern=CENTER_ID_PATTERN,
+        json_schema_extra={
+            "allowed": "1 to 63 of the characters a-z 0-9 . _ -, the first a letter or digit"
+        },
+    ),
+]
+BindAddress = Annotated[
+    str,
+    AfterValidator(_bind_address),
+    Field(json_schema_extra={"allowed": "tcp://host:port, port 0 to 65535"}),
+]
+PeerAddress = Annotated[
+    str,
+    AfterValidator(_peer_address),
+    Field(
+        json_schema_extra={"allowed": "tcp://host:port, a host that others reach, port 1 to 65535"}
+    ),
+]
+CurveKey = Annotated[
+    str,
+    AfterValidator(_curve_key),
+    Field(json_schema_extra={"allowed": "a public key, 40 characters of z85"}),
+]
+FilePath = Annotated[str, Field(min_length=1, json_schema_extra={"allowed": "a path"})]
+
+
+class Member(Strict):
+    """A center on the roster. Its public key is its identity."""
+
+    id: Id = Field(description="the center's name, unique in the federation")
+    public_key: CurveKey = Field(description="what `abps init` printed there")
+    address: PeerAddress | None = Field(
+        default=None, description="where it listens; needed by `static` discovery"
+    )
+
+
+class DiscoveryTable(Strict):
+    """How centers learn each other's addresses. Never a source of trust."""
+
+    kind: Literal["static", "directory"] = Field(
+        default="static",
+        description="static: the roster's addresses; directory: each center drops its address "
+        "into a shared folder and watches it",
+    )
+    path: FilePath | None = Field(default=None, description="the shared folder (directory only)")
+    poll_s: float = Field(
+        default=2.0, gt=0, le=3600, description="seconds between looks into the folder"
+    )
+
+    @model_validator(mode="after")
+    def _path_fits_kind(self) -> Self:
+        if self.kind == "directory" and self.path is None:
+            raise ValueError('path: missing, allowed: a folder, since kind is "directory"')
+        if self.kind == "static" and self.path is not None:
+            raise ValueError(
+                f'path: found {shown(self.path)}, allowed: nothing, since kind is "static"'
+            )
+        return self
+
+
+class FederationFile(Strict):
+    """federation.toml, the same file in all centers."""
+
+    contract: Contract = Field(description="what all centers agree on; its hash is compared")
+    discovery: DiscoveryTable = Field(
+        default=DiscoveryTable(), description="how addresses are found; outside the hash"
+    )
+    roster: list[Member] = Field(
+        min_length=1, description="who may take part; outside the hash, so that it can grow"
+    )
+    simulation: bool = Field(
+        default=False,
+        description="marks a directory that holds the secret keys of several centers",
+    )
+
+
+class CenterFile(Strict):
+    """center.toml, one center's own choices. Relative paths start at the file's folder."""
+
+    id: Id = Field(description="this center's id on the roster")
+    federation: FilePath = Field(description="path of federation.toml")
+    data: FilePath = Field(description="the patient table, .csv or .parquet")
+    secret_key: FilePath = Field(description="path of the secret key file, mode 0600")
+    bind: BindAddress = Field(
+        description="where this center listens; host * means all interfaces, port 0 a free port"
+    )
+    advertise: PeerAddress | None = Field(
+        default=None,
+        description="what the others are told, where that is not `bind` (NAT, containers); "
+        "default: `bind` with the real port, if its host is not a wildcard",
+    )
+    state_dir: FilePath = Field(
+        default="state", description="folder for the durable state; made at the first start"
+    )
+    goal: Goal | None = Field(
+        default=None, description="this center's own goal; default: `contract.policy.goal`"
+    )
+    seed: int = Field(
+        default=0, ge=0, lt=2**63, description="of this center's own randomness (exploration, ties)"
+    )
+    compare_alone: bool = Field(
+        default=True, description="also train without partners, to tell what the federation gave"
+    )
+    log_level: LogLevel = Field(default="info", description="least level that is logged")
