@@ -1,0 +1,46 @@
+# make demo    seven care units federate on this machine; ends by itself with a table
+# make test    style, types, import directions, all tests
+# make docs    write the generated pages of docs/ anew
+# make bench   cost of the wire against bare CURVE sockets
+#
+# Python 3.11 or newer; another one than python3: make demo PYTHON=python3.12
+
+PYTHON ?= python3
+BIN := .venv/bin
+INSTALLED := .venv/.installed
+DEMO := demo-federation
+
+.PHONY: venv test lint docs demo bench clean
+
+venv: $(INSTALLED)
+
+$(INSTALLED): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "$(PYTHON) is $$($(PYTHON) --version 2>&1), needed: 3.11 or newer (make PYTHON=…)"; exit 1; }
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install -c constraints.txt -e ".[dev]"
+	@touch $@
+
+test: lint
+	$(BIN)/pytest -m "not slow"
+	$(BIN)/pytest -m slow
+
+lint: venv
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+demo: venv
+	rm -rf $(DEMO)
+	$(BIN)/python examples/rhc/prepare.py --out $(DEMO)
+	$(BIN)/abps launch local $(DEMO)
+
+docs: venv
+	$(BIN)/python docs/generate.py
+
+bench: venv
+	$(BIN)/python bench/node_wire.py
+
+clean:
+	rm -rf .venv $(DEMO)
