@@ -28,6 +28,7 @@ __all__ = [
     "Member",
     "load_center_config",
     "load_federation",
+    "read_toml",
 ]
 
 
@@ -90,7 +91,7 @@ def load_federation(path: str | Path) -> Federation:
 def load_center_config(path: str | Path) -> CenterConfig:
     """Read and check center.toml and the federation.toml that it names; errors as above."""
     path = Path(path)
-    raw = _read_toml(path)
+    raw = read_toml(path)
     file, problems = checked(CenterFile, raw, path)
     federation = None
     if isinstance(named := raw.get("federation"), str) and named:
@@ -120,7 +121,8 @@ def _absolute(file: Path, named: str) -> Path:
     return (file.parent / Path(named).expanduser()).resolve()
 
 
-def _read_toml(path: Path) -> dict[str, Any]:
+def read_toml(path: Path) -> dict[str, Any]:
+    """The tables of a TOML file, unchecked; ``ConfigError`` names the file and the place in it."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -136,7 +138,7 @@ def _read_toml(path: Path) -> dict[str, Any]:
 
 def _read_federation(path: Path) -> tuple[Federation | None, list[str]]:
     try:
-        raw = _read_toml(path)
+        raw = read_toml(path)
     except ConfigError as error:
         return None, [str(error)]
     file, problems = checked(FederationFile, raw, path)
