@@ -1,0 +1,82 @@
+"""Opening ``state.sqlite`` for writing and for reading, and one clear error for all that fails."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import quote
+
+from abps_node.errors import StoreError
+
+BUSY_TIMEOUT_S = 5.0
+"""How long a write waits for another copy of the center that is writing at this moment."""
+CHECKPOINT_PAGES = 4000
+"""Length of the log (pages of 4 KiB) at which SQLite checkpoints by itself, between rounds."""
+LOG_LIMIT_BYTES = 4 * 1024 * 1024
+"""The log file is cut back to this length once its content is in the main file."""
+
+
+@contextmanager
+def readable_errors(path: Path) -> Iterator[None]:
+    """Turn every error of SQLite into a ``StoreError`` that names the file and what to do."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise StoreError(f"{path}: {_explain(error)}") from error
+
+
+def _explain(error: sqlite3.Error) -> str:
+    name = getattr(error, "sqlite_errorname", "")
+    if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
+        return damaged(str(error))
+    if name.startswith("SQLITE_FULL"):
+        return "the disk is full; free some space, then start the center again"
+    if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):
+        return f"cannot be opened or written ({error}); check owner and permissions"
+    if name.startswith("SQLITE_BUSY"):
+        return f"another process has held the file for more than {BUSY_TIMEOUT_S:g} s"
+    return f"{error} ({name})" if name else str(error)
+
+
+def damaged(found: str) -> str:
+    """What to tell somebody whose state file is corrupt."""
+    return (
+        f"is damaged or not a state file ({found}); restore the state directory from a backup, "
+        "or move it away and let the center begin anew"
+    )
+
+
+def connect_to_write(path: Path) -> sqlite3.Connection:
+    """The daemon's one connection: WAL, explicit transactions, foreign keys."""
+    connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, isolation_level=None)
+    try:
+        connection.row_factory = sqlite3.Row
+        mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+        if mode != "wal":
+            raise StoreError(
+                f"{path}: the file system allows no write-ahead log (journal mode {mode}); "
+                "put the state directory on a local disk"
+            )
+        connection.execute("PRAGMA foreign_keys = ON")
+        connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
+        connection.execute(f"PRAGMA journal_size_limit = {LOG_LIMIT_BYTES}")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def connect_to_read(path: Path) -> sqlite3.Connection:
+    """A short-lived connection that cannot write, whether the daemon runs, died or ended.
+
+    Without a log beside it the file is complete and nobody writes it in place, so it is opened as
+    immutable: this leaves no files behind and works on a read-only disk.
+    """
+    log = path.with_name(path.name + "-wal")
+    mode = "mode=ro" if log.exists() else "mode=ro&immutable=1"
+    uri = f"file:{quote(str(path.absolute()))}?{mode}"
+    connection = sqlite3.connect(uri, uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None)
+    connection.row_factory = sqlite3.Row
+    return connection

@@ -1,0 +1,110 @@
+"""Model files: written whole or not at all, checked when read.
+
+A file is named after its round and its content, ``round-000012-5f0c2a9be1d4.safetensors``: a copy
+of the center that was superseded while it trained can therefore never overwrite the file that the
+newer copy has committed for the same round. The name and hash that count are those in the store.
+
+The only module of the store that knows torch. ``write_model`` may run in a worker thread.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import threading
+from collections.abc import Mapping, Set
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import safetensors.torch
+import torch
+
+from abps_node.errors import StoreError
+from protocol.events import ModelRef
+
+MODELS_DIR: Final = "models"
+_FILE = re.compile(r"^round-(\d{6,})-[0-9a-f]{12}\.safetensors(?:\.\d+-\d+\.tmp)?$")
+
+
+def write_model(
+    state_dir: Path, round_number: int, tensors: Mapping[str, torch.Tensor]
+) -> ModelRef:
+    """Make the tensors durable and return the name and SHA-256 to commit.
+
+    Temporary file, fsync, atomic rename, fsync of the directory: a crash leaves the file whole or
+    absent. The same tensors for the same round give the same file again. Raises ``StoreError``.
+    """
+    content = safetensors.torch.save(dict(tensors))
+    sha256 = hashlib.sha256(content).hexdigest()
+    directory = state_dir / MODELS_DIR
+    path = directory / f"round-{round_number:06d}-{sha256[:12]}.safetensors"
+    temporary = path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}.tmp")
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with temporary.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+        _sync_directory(directory)
+    except OSError as error:
+        with suppress(OSError):
+            temporary.unlink()
+        raise StoreError(f"{path}: the model cannot be written ({error})") from error
+    return ModelRef(path.name, sha256)
+
+
+def read_model(state_dir: Path, ref: ModelRef) -> dict[str, torch.Tensor]:
+    """The tensors of a committed model; ``StoreError`` if the file is missing or was changed."""
+    path = state_dir / MODELS_DIR / ref.name
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise StoreError(
+            f"{path}: the model of the last committed state cannot be read ({error}); restore the "
+            "state directory from a backup"
+        ) from error
+    found = hashlib.sha256(content).hexdigest()
+    if found != ref.sha256:
+        raise StoreError(
+            f"{path}: the model was changed or damaged: found sha256 {found}, "
+            f"allowed: {ref.sha256}; restore the state directory from a backup"
+        )
+    return safetensors.torch.load(content)
+
+
+def prune(state_dir: Path, keep: Set[str]) -> list[str]:
+    """Delete model files that are not in ``keep`` and not newer than the newest in it.
+
+    Newer ones stay: they may be about to be committed, by this copy of the center or by the one
+    that superseded it. Returns the deleted names. Raises ``StoreError``.
+    """
+    newest = max((round_of(name) or 0 for name in keep), default=0)
+    deleted = []
+    try:
+        for path in sorted((state_dir / MODELS_DIR).iterdir()):
+            round_number = round_of(path.name)
+            if round_number is None or round_number > newest or path.name in keep:
+                continue
+            path.unlink(missing_ok=True)
+            deleted.append(path.name)
+    except OSError as error:
+        raise StoreError(f"{state_dir / MODELS_DIR}: old models stay ({error})") from error
+    return deleted
+
+
+def round_of(name: str) -> int | None:
+    """The round in a model file's name; None for a name that is none."""
+    match = _FILE.match(name)
+    return None if match is None else int(match[1])
+
+
+def _sync_directory(directory: Path) -> None:
+    """Make the rename itself durable."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

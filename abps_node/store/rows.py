@@ -1,0 +1,103 @@
+"""Rows to effects and back, within a transaction that the caller holds."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Mapping
+
+from protocol.beliefs import Belief
+from protocol.effects import CommitRound, Credit, SessionRow
+from protocol.events import ModelRef
+from protocol.messages import SessionId
+
+
+def model_of(db: sqlite3.Connection, round_number: int) -> ModelRef | None:
+    """The model of a committed round; None if there is no such round."""
+    row = db.execute(
+        "SELECT model_name, model_sha256 FROM rounds WHERE round = ?", (round_number,)
+    ).fetchone()
+    return None if row is None else ModelRef(row["model_name"], row["model_sha256"])
+
+
+def session_of(row: sqlite3.Row) -> SessionRow:
+    """A row of ``sessions`` as the protocol knows it."""
+    return SessionRow(
+        session=SessionId.parse(row["id"]),
+        peer=row["peer"],
+        round=row["round"],
+        state=row["state"],
+        settled=bool(row["settled"]),
+        merged=bool(row["merged"]),
+    )
+
+
+def put_round(db: sqlite3.Connection, commit: CommitRound, now: float) -> None:
+    """Append a round; ``now`` is wall time in seconds."""
+    record = commit.record
+    db.execute(
+        "INSERT INTO rounds VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            record.round,
+            now,
+            record.incarnation,
+            len(record.partners),
+            None if record.rest is None else str(record.rest.cause),
+            commit.model.name,
+            commit.model.sha256,
+            # Not model_dump_json: it would turn a diverged loss (NaN) into null for good.
+            json.dumps(record.model_dump(mode="json"), separators=(",", ":")),
+        ),
+    )
+
+
+def put_sessions(
+    db: sqlite3.Connection, rows: Iterable[SessionRow], incarnation: int, now: float
+) -> None:
+    """Insert or replace sessions by id; never delete, since credits refer to them."""
+    db.executemany(
+        "INSERT INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET "
+        "peer = excluded.peer, round = excluded.round, state = excluded.state, "
+        "settled = excluded.settled, merged = excluded.merged, "
+        "incarnation = excluded.incarnation, updated = excluded.updated",
+        [
+            (
+                str(row.session),
+                row.peer,
+                row.round,
+                str(row.state),
+                row.settled,
+                row.merged,
+                incarnation,
+                now,
+            )
+            for row in rows
+        ],
+    )
+
+
+def put_beliefs(db: sqlite3.Connection, beliefs: Mapping[str, Belief]) -> None:
+    """Replace these beliefs."""
+    db.executemany(
+        "INSERT INTO beliefs VALUES (?, ?, ?, ?) ON CONFLICT (peer) DO UPDATE SET "
+        "alpha = excluded.alpha, beta = excluded.beta, n = excluded.n",
+        [(peer, belief.alpha, belief.beta, belief.n) for peer, belief in beliefs.items()],
+    )
+
+
+def put_credits(db: sqlite3.Connection, round_number: int, earned: Iterable[Credit]) -> None:
+    """Append a round's credits; their sessions and beliefs must stand there already."""
+    db.executemany(
+        "INSERT INTO credits (round, peer, session, phi, phi_bar) VALUES (?, ?, ?, ?, ?)",
+        [(round_number, c.peer, str(c.session), c.phi, c.phi_bar) for c in earned],
+    )
+
+
+def put_outcomes(db: sqlite3.Connection, round_number: int, outcomes: Mapping[str, str]) -> None:
+    """Note the last thing that happened with each peer."""
+    db.executemany(
+        "INSERT INTO peers (peer, last_outcome, last_outcome_round) VALUES (?, ?, ?) "
+        "ON CONFLICT (peer) DO UPDATE SET last_outcome = excluded.last_outcome, "
+        "last_outcome_round = excluded.last_outcome_round",
+        [(peer, outcome, round_number) for peer, outcome in outcomes.items()],
+    )

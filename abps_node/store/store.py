@@ -1,0 +1,352 @@
+"""What the daemon writes: every promise before it is said, every round as one transaction.
+
+Kill −9 at any instant leaves the round before or the round after, never something between. Session
+intents need to survive the process only (``synchronous = NORMAL``), a round also a power loss
+(``FULL``); their model file is on disk before (``abps_node.store.models``).
+
+Fencing. Each start of a center takes the next incarnation number. Every write checks, within its
+own transaction, that the number is still its own, else it raises ``Superseded`` and nothing has
+changed: of two copies that run at once only the newer can write.
+
+One connection, used by the thread that opened it. Writes take well under a millisecond, except
+the commit of a round, which waits for the disk.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from abps_node.errors import StoreError, Superseded
+from abps_node.store.connection import connect_to_write, readable_errors
+from abps_node.store.opening import check_owner, create_if_empty
+from abps_node.store.outcomes import last_outcomes
+from abps_node.store.process import start_mark, this_host
+from abps_node.store.rows import (
+    model_of,
+    put_beliefs,
+    put_credits,
+    put_outcomes,
+    put_round,
+    put_sessions,
+    session_of,
+)
+from abps_node.store.schema import EVENTS_BATCH, MAX_EVENTS, STATE_FILE
+from protocol.beliefs import Belief
+from protocol.contract import Contract
+from protocol.effects import CommitRound, Note, PeerChanged, PhaseChanged, SessionRow
+from protocol.events import ModelRef
+from protocol.messages import SessionId
+
+TrafficKey = tuple[str, str, str]
+"""Peer, direction (``in`` or ``out``), message kind."""
+TrafficCount = tuple[int, int, int]
+"""Messages, frame bytes, bytes on the wire."""
+
+
+@dataclass(frozen=True)
+class Recovered:
+    """Where the last committed round left the center; all empty for a new one."""
+
+    last_round: int
+    """The round to go on from; 0 if none was committed."""
+    model: ModelRef | None
+    """Model of the last committed round."""
+    best_round: int
+    best_metric: float | None
+    best_model: ModelRef | None
+    rounds_without_gain: int
+    finished: bool
+    beliefs: Mapping[str, Belief]
+    sessions: tuple[SessionRow, ...]
+    """Open and unsettled ones, oldest round first: to be aborted or reconciled."""
+    merged: frozenset[SessionId]
+    """All sessions whose trunk entered a committed round here: the final word for a peer."""
+
+
+class Store:
+    """The writing side of one state directory."""
+
+    def __init__(
+        self, path: Path, connection: sqlite3.Connection, clock: Callable[[], float]
+    ) -> None:
+        """Use ``Store.open``."""
+        self.path = path
+        self._db = connection
+        self._clock = clock
+        self._incarnation = 0
+        self._seen: dict[str, float] = {}
+
+    @classmethod
+    def open(
+        cls,
+        state_dir: Path,
+        center_id: str,
+        contract: Contract,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> Self:
+        """Open or create the state of a center; the directory is created with mode 0700.
+
+        ``clock`` gives wall time in seconds. Raises ``StoreError`` if the state is damaged, of
+        another program version, of another center or of another contract.
+        """
+        try:
+            state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreError(f"{state_dir}: cannot be a state directory ({error})") from error
+        path = state_dir / STATE_FILE
+        with readable_errors(path):
+            connection = connect_to_write(path)
+            try:
+                create_if_empty(path, connection, center_id, contract)
+                check_owner(path, connection, center_id, contract)
+            except BaseException:
+                connection.close()
+                raise
+        return cls(path, connection, clock)
+
+    def close(self) -> None:
+        """Note the clean end (unless superseded), fold the log into the main file, disconnect."""
+        try:
+            if self._incarnation:
+                self._mark_ended()
+            with readable_errors(self.path):
+                self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        finally:
+            self._db.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # Incarnation -------------------------------------------------------------------------------
+
+    def begin_incarnation(self) -> int:
+        """Take the next incarnation number, durably; from now on older copies cannot write."""
+        pid = os.getpid()
+        with self._transaction(durable=True, fenced=False) as db:
+            db.execute(
+                "UPDATE meta SET incarnation = incarnation + 1, started = ?, ended = NULL, "
+                "host = ?, pid = ?, pid_started = ?, endpoint = NULL, "
+                "phase = 'starting', phase_since = ?",
+                (self._clock(), this_host(), pid, start_mark(pid), self._clock()),
+            )
+            incarnation = _stored_incarnation(db)
+        self._incarnation = incarnation
+        return incarnation
+
+    def current_incarnation(self) -> int:
+        """The number of the newest copy; cheap, for polling."""
+        with readable_errors(self.path):
+            return _stored_incarnation(self._db)
+
+    def set_runtime(self, endpoint: str, pid: int) -> None:
+        """Where this copy listens and which process it is."""
+        with self._transaction() as db:
+            db.execute(
+                "UPDATE meta SET endpoint = ?, pid = ?, pid_started = ?, host = ?",
+                (endpoint, pid, start_mark(pid), this_host()),
+            )
+
+    # Recovery ----------------------------------------------------------------------------------
+
+    def recover(self) -> Recovered:
+        """What to go on from. Begin the incarnation first, so that no older copy writes later."""
+        with readable_errors(self.path), _snapshot(self._db) as db:
+            meta = db.execute("SELECT * FROM meta").fetchone()
+            last = db.execute("SELECT max(round) FROM rounds").fetchone()[0] or 0
+            beliefs = db.execute("SELECT peer, alpha, beta, n FROM beliefs ORDER BY peer")
+            unsettled = db.execute("SELECT * FROM sessions WHERE settled = 0 ORDER BY round, id")
+            merged = db.execute("SELECT id FROM sessions WHERE merged = 1")
+            return Recovered(
+                last_round=last,
+                model=model_of(db, last),
+                best_round=meta["best_round"],
+                best_metric=meta["best_metric"],
+                best_model=model_of(db, meta["best_round"]),
+                rounds_without_gain=meta["rounds_without_gain"],
+                finished=bool(meta["finished"]),
+                beliefs={row["peer"]: Belief(*tuple(row)[1:]) for row in beliefs},
+                sessions=tuple(session_of(row) for row in unsettled),
+                merged=frozenset(SessionId.parse(row["id"]) for row in merged),
+            )
+
+    def models_in_use(self) -> set[str]:
+        """File names of the last and the best model: what ``models.prune`` has to keep."""
+        with readable_errors(self.path):
+            names = self._db.execute(
+                "SELECT model_name FROM rounds WHERE round = (SELECT max(round) FROM rounds) "
+                "OR round = (SELECT best_round FROM meta)"
+            )
+            return {row["model_name"] for row in names}
+
+    # Sessions and rounds -----------------------------------------------------------------------
+
+    def save_sessions(self, rows: Iterable[SessionRow]) -> None:
+        """Insert or replace these sessions; returns after the commit."""
+        with self._transaction() as db:
+            put_sessions(db, rows, self._incarnation, self._clock())
+
+    def commit_round(self, commit: CommitRound) -> None:
+        """One transaction: record, credits, beliefs, sessions, model, best, patience, finished.
+
+        Its model file must be durable already. Rounds follow each other without a gap, else
+        ``StoreError``.
+        """
+        record = commit.record
+        with self._transaction(durable=True) as db:
+            last = db.execute("SELECT max(round) FROM rounds").fetchone()[0] or 0
+            if record.round != last + 1:
+                raise StoreError(
+                    f"{self.path}: found a commit of round {record.round}, allowed: {last + 1}, "
+                    "the one after the last committed"
+                )
+            put_round(db, commit, self._clock())
+            put_sessions(db, commit.sessions, self._incarnation, self._clock())
+            put_beliefs(db, commit.beliefs)
+            put_credits(db, record.round, commit.credits)
+            put_outcomes(db, record.round, last_outcomes(record))
+            db.execute(
+                "UPDATE meta SET best_round = ?, best_metric = ?, rounds_without_gain = ?, "
+                "finished = ?",
+                (
+                    commit.best_round,
+                    commit.best_metric,
+                    commit.rounds_without_gain,
+                    commit.finished,
+                ),
+            )
+        with readable_errors(self.path):
+            self._db.execute("PRAGMA wal_checkpoint(PASSIVE)")
+
+    # What people look at -----------------------------------------------------------------------
+
+    def note(self, note: Note, round_number: int) -> None:
+        """Add one row to the events; the oldest beyond ``MAX_EVENTS`` go, in batches."""
+        data = json.dumps(dict(note.data), default=str)
+        values = (self._clock(), round_number, note.kind, note.level, note.peer, note.text, data)
+        with self._transaction() as db:
+            added = db.execute(
+                "INSERT INTO events (at, round, kind, level, peer, text, data) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?)",
+                values,
+            ).lastrowid
+            if added is not None and added % EVENTS_BATCH == 0:
+                db.execute("DELETE FROM events WHERE id <= ?", (added - MAX_EVENTS,))
+
+    def phase(self, change: PhaseChanged) -> None:
+        """The phase that the center has entered, and since when."""
+        with self._transaction() as db:
+            db.execute(
+                "UPDATE meta SET phase = ?, phase_round = ?, phase_since = ?",
+                (change.phase, change.round, self._clock()),
+            )
+
+    def peer(self, change: PeerChanged) -> None:
+        """What is known of a peer; a card that is not given stays as it was."""
+        card = None if change.card is None else json.dumps(list(change.card))
+        with self._transaction() as db:
+            db.execute(
+                "INSERT INTO peers (peer, status, incarnation, card, detail) "
+                "VALUES (?, ?, ?, ?, ?) ON CONFLICT (peer) DO UPDATE SET status = excluded.status, "
+                "incarnation = excluded.incarnation, detail = excluded.detail, "
+                "card = coalesce(excluded.card, card)",
+                (change.peer, change.status, change.incarnation, card, change.detail),
+            )
+
+    def seen(self, peer: str) -> None:
+        """A peer gave a sign of life now; written with the next transaction of any kind."""
+        self._seen[peer] = self._clock()
+
+    def add_traffic(self, counts: Mapping[TrafficKey, TrafficCount]) -> None:
+        """Add messages, frame bytes and wire bytes to the accounts by peer, direction and kind."""
+        if not counts:
+            return
+        with self._transaction() as db:
+            db.executemany(
+                "INSERT INTO traffic VALUES (?, ?, ?, ?, ?, ?) "
+                "ON CONFLICT (peer, direction, kind) DO UPDATE SET "
+                "messages = messages + excluded.messages, "
+                "frame_bytes = frame_bytes + excluded.frame_bytes, "
+                "wire_bytes = wire_bytes + excluded.wire_bytes",
+                [(*key, *count) for key, count in counts.items()],
+            )
+
+    def save_report(self, name: str, report: Mapping[str, Any]) -> None:
+        """Keep a test report, for instance ``federated`` or ``alone``; replaces an older one."""
+        with self._transaction(durable=True) as db:
+            db.execute(
+                "INSERT INTO reports VALUES (?, ?, ?) ON CONFLICT (name) "
+                "DO UPDATE SET at = excluded.at, report = excluded.report",
+                (name, self._clock(), json.dumps(dict(report))),
+            )
+
+    # Inside ------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _transaction(
+        self, *, durable: bool = False, fenced: bool = True
+    ) -> Iterator[sqlite3.Connection]:
+        """One write transaction; rolls back on any error. ``durable`` waits for the disk."""
+        db, seen = self._db, dict(self._seen)
+        with readable_errors(self.path):
+            db.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+            db.execute("BEGIN IMMEDIATE")
+            try:
+                if fenced:
+                    self._check_fence()
+                yield db
+                db.executemany(
+                    "INSERT INTO peers (peer, last_seen) VALUES (?, ?) "
+                    "ON CONFLICT (peer) DO UPDATE SET last_seen = excluded.last_seen",
+                    seen.items(),
+                )
+                db.execute("COMMIT")
+            except BaseException:
+                if db.in_transaction:
+                    db.execute("ROLLBACK")
+                raise
+        self._seen.clear()
+
+    def _check_fence(self) -> None:
+        mine = self._incarnation
+        if not mine:
+            raise StoreError(f"{self.path}: begin_incarnation() comes before any other write")
+        stored = _stored_incarnation(self._db)
+        if stored != mine:
+            raise Superseded(
+                f"{self.path}: found incarnation {stored}, this copy is {mine}: a newer copy of "
+                "the center has taken over"
+            )
+
+    def _mark_ended(self) -> None:
+        try:
+            with self._transaction(durable=True) as db:
+                db.execute("UPDATE meta SET ended = ?", (self._clock(),))
+        except Superseded:
+            # The newer copy owns the row now, and ending is what this one has to do anyway.
+            return
+
+
+@contextmanager
+def _snapshot(db: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
+    """All reads within see the same state."""
+    db.execute("BEGIN")
+    try:
+        yield db
+    finally:
+        db.execute("ROLLBACK")
+
+
+def _stored_incarnation(db: sqlite3.Connection) -> int:
+    return int(db.execute("SELECT incarnation FROM meta").fetchone()[0])
