@@ -1,0 +1,168 @@
+"""From a patient table to what a center learns from: three splits, a card, and a report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from abps_node.data.card import card_counts
+from abps_node.data.encode import Encoder
+from abps_node.data.features import RawFeatures, read_features
+from abps_node.data.split import Rows, SplitRows, split_by_class, split_by_group
+from abps_node.data.table import FloatArray, Table, read_table
+from abps_node.errors import DataError
+from protocol.contract import Contract, Data
+from protocol.goal import build_card
+
+_EXAMPLES: Final = 5
+
+
+@dataclass(frozen=True)
+class Split:
+    """Encoded rows of one split: ``x`` float32 ``(n, d)``, ``y`` float32 ``(n,)`` of 0 and 1."""
+
+    x: NDArray[np.float32]
+    y: NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class SplitCounts:
+    """Size of one split."""
+
+    rows: int
+    positives: int
+
+
+@dataclass(frozen=True)
+class UnknownLevels:
+    """Levels of a categorical column that the schema does not declare; they became «other»."""
+
+    rows: int
+    levels: int
+    examples: Mapping[str, int]
+    """The most frequent ones, at most five, with their row counts."""
+
+
+@dataclass(frozen=True)
+class DataReport:
+    """What ``abps check`` tells of the table. Stays at the center: it shows single values."""
+
+    rows: int
+    positives: int
+    train: SplitCounts
+    validation: SplitCounts
+    test: SplitCounts
+    inputs: int
+    """Model inputs after encoding, d."""
+    missing: Mapping[str, int]
+    """Feature to rows without a value; every feature of the schema is there."""
+    unknown_levels: Mapping[str, UnknownLevels]
+    """Only columns that have any."""
+    constant: tuple[str, ...]
+    """Features with one and the same value (or none) in the whole training split."""
+    groups: int | None
+    """Distinct patients; None where the contract names no patient column."""
+    dated: int | None
+    """Rows with a date; None where the contract names no date column."""
+    ignored: tuple[str, ...]
+    """Columns of the file that the contract does not use."""
+
+
+@dataclass(frozen=True)
+class CenterData:
+    """All that the rest of the node knows of the patients."""
+
+    train: Split
+    validation: Split
+    test: Split
+    card: tuple[float, ...]
+    report: DataReport
+    encoder: Encoder
+    """The fitted preprocessing, for whoever applies the model to new patients."""
+
+
+def load_center(contract: Contract, center_id: str, path: Path) -> CenterData:
+    """Read, check, split and encode one center's table; raises ``DataError``."""
+    data = contract.data
+    table = read_table(path, _columns(data))
+    labels = table.labels(data.label)
+    years = table.years(data.date) if data.date is not None else None
+    groups = table.groups(data.group) if data.group is not None else None
+    raw = read_features(table, data.features)
+    if groups is not None:
+        rows = split_by_group(groups, data.split_seed)
+    else:
+        rows = split_by_class(labels, data.split_seed, center_id)
+    _require_nonempty(path, rows)
+    encoder = Encoder.fit(data, raw, rows.train)
+    x, y = encoder.transform(raw), labels.astype(np.float32)
+    return CenterData(
+        train=Split(x[rows.train], y[rows.train]),
+        validation=Split(x[rows.validation], y[rows.validation]),
+        test=Split(x[rows.test], y[rows.test]),
+        card=build_card(contract, card_counts(contract, raw, labels, years, rows.train)),
+        report=_report(table, raw, labels, years, groups, rows, inputs=x.shape[1]),
+        encoder=encoder,
+    )
+
+
+def _columns(data: Data) -> list[str]:
+    """Columns to read, each once: roles may share one (a group that is also the date is odd)."""
+    roles = [role for role in (data.label, data.group, data.date) if role is not None]
+    return list(dict.fromkeys([*roles, *(feature.name for feature in data.features)]))
+
+
+def _require_nonempty(path: Path, rows: SplitRows) -> None:
+    sizes = {name: getattr(rows, name).size for name in ("train", "validation", "test")}
+    for name, size in sizes.items():
+        if size == 0:
+            found = ", ".join(f"{count} {split}" for split, count in sizes.items())
+            raise DataError(
+                f"{path}: the {name} split is empty: {sum(sizes.values())} rows gave {found}; "
+                "allowed: at least one row in each, so bring more patients"
+            )
+
+
+def _report(
+    table: Table,
+    raw: RawFeatures,
+    labels: FloatArray,
+    years: FloatArray | None,
+    groups: list[str] | None,
+    rows: SplitRows,
+    inputs: int,
+) -> DataReport:
+    return DataReport(
+        rows=table.rows,
+        positives=int(labels.sum()),
+        train=_counts(labels, rows.train),
+        validation=_counts(labels, rows.validation),
+        test=_counts(labels, rows.test),
+        inputs=inputs,
+        missing=raw.missing(),
+        unknown_levels={name: _unknown(levels) for name, levels in raw.unknown.items()},
+        constant=tuple(
+            name for name, values in raw.values.items() if _is_constant(values[rows.train])
+        ),
+        groups=None if groups is None else len(set(groups)),
+        dated=None if years is None else int((~np.isnan(years)).sum()),
+        ignored=table.ignored,
+    )
+
+
+def _counts(labels: FloatArray, rows: Rows) -> SplitCounts:
+    return SplitCounts(int(rows.size), int(labels[rows].sum()))
+
+
+def _unknown(levels: Mapping[str, int]) -> UnknownLevels:
+    by_count = sorted(levels.items(), key=lambda item: (-item[1], item[0]))
+    return UnknownLevels(sum(levels.values()), len(levels), dict(by_count[:_EXAMPLES]))
+
+
+def _is_constant(values: FloatArray) -> bool:
+    return bool(np.unique(values[~np.isnan(values)]).size < 2)

@@ -1,0 +1,272 @@
+"""The patient table of a center: CSV or Parquet in, checked columns out.
+
+Only the named columns are read. Every complaint is one ``DataError`` with the file, the column,
+the row, what was found and what is allowed. Rows are numbered from 1; the header of a CSV file is
+its row 1, as in a spreadsheet.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from abps_node.errors import DataError
+
+FloatArray = NDArray[np.float64]
+
+MISSING: Final = ("", "NA", "NaN", "nan")
+"""Texts that mean «missing», unless the schema declares one of them as a level."""
+MAX_MAGNITUDE: Final = 1e30
+"""Numbers beyond it are no measurement; their variance would overflow."""
+_PARQUET: Final = (".parquet", ".pq")
+_CSV: Final = (".csv", ".csv.gz")
+_NUMBER: Final = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
+_YEAR: Final = re.compile(r"^([0-9]{4})(\.[0-9]+)?$")
+_YEARS: Final = (1900, 2300)
+_PLAIN_FLAGS: Final = {"0": 0.0, "false": 0.0, "0.0": 0.0, "1": 1.0, "true": 1.0, "1.0": 1.0}
+
+
+@dataclass(frozen=True)
+class Table:
+    """The columns that were asked for, as they stand in the file."""
+
+    path: Path
+    rows: int
+    columns: Mapping[str, Any]
+    """Column name to ``pyarrow.Array`` of length ``rows``."""
+    ignored: tuple[str, ...]
+    """Columns of the file that nobody asked for."""
+    first_row: int = 1
+    """Number of the first patient's row in messages: 1, or 2 below a header."""
+
+    def numbers(self, name: str) -> FloatArray:
+        """A continuous column, shape ``(rows,)``; missing values are NaN."""
+        column = self.columns[name]
+        if _is_text(column.type):
+            text = self._text(name)
+            bad = pc.invert(pc.match_substring_regex(text, _NUMBER))
+            self._refuse_first(name, bad, text, "a number, or empty for missing")
+            column = pc.utf8_ltrim(text, characters="+")
+        elif not _is_numeric(column.type):
+            self._fail(name, f"has type {column.type}, allowed: numbers")
+        values = np.array(_to_float(column).to_numpy(zero_copy_only=False), dtype=np.float64)
+        absurd = pa.array(np.abs(values) > MAX_MAGNITUDE)
+        allowed = f"a finite number of at most ±{MAX_MAGNITUDE:g}"
+        self._refuse_first(name, absurd, self.columns[name], allowed)
+        return values
+
+    def flags(self, name: str, levels: Sequence[str] | None = None) -> FloatArray:
+        """A binary column as 0 and 1, shape ``(rows,)``; missing values are NaN.
+
+        With ``levels`` the two texts are [level of 0, level of 1] and nothing else is allowed.
+        """
+        text = self._text(name, keep=levels or ())
+        known = _PLAIN_FLAGS if levels is None else {levels[0]: 0.0, levels[1]: 1.0}
+        codes = pc.index_in(text if levels else pc.utf8_lower(text), pa.array(list(known)))
+        allowed = "0/1 or true/false" if levels is None else " or ".join(map(repr, levels))
+        bad = pc.and_(pc.is_valid(text), pc.is_null(codes))
+        self._refuse_first(name, bad, text, f"{allowed}, or empty for missing")
+        return _look_up(codes, list(known.values()))
+
+    def labels(self, name: str) -> FloatArray:
+        """The outcome as 0 and 1, shape ``(rows,)``; none may be missing."""
+        values = self.flags(name)
+        self._refuse_missing(name, np.isnan(values), "0/1 or true/false in every row")
+        return values
+
+    def levels(self, name: str, levels: Sequence[str]) -> tuple[FloatArray, dict[str, int]]:
+        """A categorical column as level numbers, and the undeclared levels with their row counts.
+
+        Undeclared levels get the number ``len(levels)``, missing values NaN; shape ``(rows,)``.
+        """
+        text = self._text(name, keep=levels)
+        codes = pc.index_in(text, pa.array(list(levels), type=pa.string()))
+        unknown = pc.and_(pc.is_valid(text), pc.is_null(codes))
+        counts = Counter(text.filter(unknown).to_pylist())
+        codes = pc.if_else(unknown, pa.scalar(len(levels), pa.int32()), codes)
+        return _look_up(codes, [float(code) for code in range(len(levels) + 1)]), dict(counts)
+
+    def groups(self, name: str) -> list[str]:
+        """The patient of every row, as text; none may be missing."""
+        text = self._text(name)
+        allowed = "a patient identifier in every row"
+        self._refuse_missing(name, pc.is_null(text).to_numpy(zero_copy_only=False), allowed)
+        return list(text.to_pylist())
+
+    def years(self, name: str) -> FloatArray:
+        """The year of a date column (ISO date, datetime, or a plain year); missing ones are NaN."""
+        text = self._text(name)
+        distinct = pc.unique(text).drop_null().to_pylist()
+        year_of = {value: _year(value) for value in distinct}
+        good = [value for value in distinct if year_of[value] is not None]
+        codes = pc.index_in(text, pa.array(good, type=pa.string()))
+        bad = pc.and_(pc.is_valid(text), pc.is_null(codes))
+        allowed = f"an ISO date or a year from {_YEARS[0]} to {_YEARS[1]}, or empty for missing"
+        self._refuse_first(name, bad, text, allowed)
+        return _look_up(codes, [float(year_of[value] or 0) for value in good])
+
+    def _text(self, name: str, keep: Collection[str] = ()) -> Any:
+        """The column as trimmed strings with nulls for missing; texts in ``keep`` are never."""
+        column = self.columns[name]
+        if pa.types.is_floating(column.type):
+            column = _whole_floats_as_integers(column)
+        if not (_is_text(column.type) or _is_numeric(column.type) or _is_time(column.type)):
+            self._fail(name, f"has type {column.type}, allowed: text, numbers, dates")
+        text = pc.utf8_trim_whitespace(column.cast(pa.string()))
+        markers = pa.array([marker for marker in MISSING if marker not in keep], type=pa.string())
+        return pc.if_else(pc.is_in(text, markers), pa.scalar(None, pa.string()), text)
+
+    def _refuse_missing(self, name: str, missing: NDArray[np.bool_], allowed: str) -> None:
+        if missing.any():
+            row = self.first_row + int(missing.argmax())
+            count = int(missing.sum())
+            self._fail(
+                name, f"row {row}: found a missing value ({count} in all), allowed: {allowed}"
+            )
+
+    def _refuse_first(self, name: str, bad: Any, found: Any, allowed: str) -> None:
+        index = pc.index(bad, True).as_py()
+        if index >= 0:
+            value = found[index].as_py()
+            self._fail(name, f"row {self.first_row + index}: found {value!r}, allowed: {allowed}")
+
+    def _fail(self, name: str, what: str) -> NoReturn:
+        raise DataError(f"{self.path}: column {name!r}, {what}")
+
+
+def read_table(path: Path, names: Sequence[str]) -> Table:
+    """Read the named columns of a ``.csv``, ``.csv.gz`` or ``.parquet`` file; extra ones stay out.
+
+    Raises ``DataError`` if the file cannot be read, lacks a column, or has no rows.
+    """
+    lowered = path.name.lower()
+    if not lowered.endswith(_PARQUET + _CSV):
+        raise DataError(f"{path}: found {path.suffix!r}, allowed: {', '.join(_CSV + _PARQUET)}")
+    parquet = lowered.endswith(_PARQUET)
+    try:
+        present, table = (_read_parquet if parquet else _read_csv)(path, names)
+    except FileNotFoundError:
+        raise DataError(f"{path}: no such file") from None
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: cannot be read: {error}") from error
+    if table.num_rows == 0:
+        raise DataError(f"{path}: found no rows, allowed: at least one patient")
+    columns = {name: _one_array(table.column(name)) for name in names}
+    ignored = tuple(name for name in present if name not in columns)
+    return Table(path, table.num_rows, columns, ignored, first_row=1 if parquet else 2)
+
+
+def _read_csv(path: Path, names: Sequence[str]) -> tuple[list[str], Any]:
+    # Everything as text: what a column means is the contract's business, not that of guessing.
+    # One thread, since only then does pyarrow name the row of a malformed line.
+    parse = pacsv.ParseOptions(newlines_in_values=True)
+    read = pacsv.ReadOptions(use_threads=False)
+    with pacsv.open_csv(str(path), read_options=read, parse_options=parse) as reader:
+        present = list(reader.schema.names)
+    _require_columns(path, present, names)
+    convert = pacsv.ConvertOptions(
+        include_columns=list(names),
+        column_types=dict.fromkeys(names, pa.string()),
+        strings_can_be_null=False,
+    )
+    table = pacsv.read_csv(
+        str(path), read_options=read, parse_options=parse, convert_options=convert
+    )
+    return present, table
+
+
+def _read_parquet(path: Path, names: Sequence[str]) -> tuple[list[str], Any]:
+    with pq.ParquetFile(path) as file:
+        present = list(file.schema_arrow.names)
+        _require_columns(path, present, names)
+        return present, file.read(columns=list(names), use_threads=False)
+
+
+def _require_columns(path: Path, present: Sequence[str], names: Sequence[str]) -> None:
+    for name in names:
+        if name not in present:
+            near = difflib.get_close_matches(name, present, n=3)
+            hint = f"nearest: {', '.join(map(repr, near))}" if near else "none has a similar name"
+            if len(present) == 1 and ";" in present[0]:
+                hint = "its header has semicolons, allowed: commas between columns"
+            raise DataError(
+                f"{path}: column {name!r} is missing; found {len(present)} columns, {hint}"
+            )
+        if present.count(name) > 1:
+            raise DataError(
+                f"{path}: column {name!r}: found {present.count(name)} times, allowed: once"
+            )
+
+
+def _one_array(column: Any) -> Any:
+    array = column.combine_chunks()
+    if isinstance(array, pa.ChunkedArray):  # what pyarrow gives for columns without any chunk
+        array = pa.concat_arrays(array.chunks)
+    return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+
+
+def _is_text(kind: Any) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _is_numeric(kind: Any) -> bool:
+    tests = (
+        pa.types.is_integer,
+        pa.types.is_floating,
+        pa.types.is_decimal,
+        pa.types.is_boolean,
+        pa.types.is_null,
+    )
+    return any(test(kind) for test in tests)
+
+
+def _is_time(kind: Any) -> bool:
+    return bool(pa.types.is_date(kind) or pa.types.is_timestamp(kind))
+
+
+def _to_float(column: Any) -> Any:
+    if pa.types.is_boolean(column.type):
+        column = column.cast(pa.uint8())
+    return column.cast(pa.float64(), safe=False)
+
+
+def _whole_floats_as_integers(column: Any) -> Any:
+    """Integers that became floats because some were missing get their plain spelling back."""
+    values = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
+    present = values[~np.isnan(values)]
+    if (np.abs(present) >= 2**53).any() or (present != np.floor(present)).any():
+        return column
+    return pa.array(np.nan_to_num(values).astype(np.int64), mask=np.isnan(values))
+
+
+def _look_up(codes: Any, values: Sequence[float]) -> FloatArray:
+    """Level numbers to values; null becomes NaN."""
+    table = np.array([*values, np.nan], dtype=np.float64)
+    index = codes.fill_null(len(values)).to_numpy(zero_copy_only=False)
+    return np.asarray(table[index], dtype=np.float64)
+
+
+def _year(text: str) -> int | None:
+    """Year of an ISO date, an ISO datetime or a plain year; None for anything else."""
+    match = _YEAR.match(text)
+    if match is not None:
+        year = int(match[1])
+    else:
+        try:
+            year = datetime.fromisoformat(text).year
+        except ValueError:
+            return None
+    return year if _YEARS[0] <= year <= _YEARS[1] else None
