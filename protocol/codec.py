@@ -108,7 +108,8 @@ def _unpack_header(packed: bytes) -> dict[bytes, Any]:
             max_ext_len=0,
         )
     except (ValueError, TypeError, msgpack.UnpackException) as error:
-        raise MessageError("bad-header", f"not msgpack within bounds: {error}"[:200]) from None
+        found = f"{type(error).__name__} {error}".strip()[:100]
+        raise MessageError("bad-header", f"not msgpack within bounds: {found}") from None
     if len(header) != packed[0] & 0x0F:
         raise MessageError("duplicate-key", "a key of the header stands there twice")
     return header
@@ -266,6 +267,6 @@ _FIELDS: Final[dict[type[m.Message], tuple[_Field, ...]]] = {
     m.Reconcile: _layout(_field("sessions", _sessions, lambda ids: [str(item) for item in ids])),
     m.Ping: _layout(),
     m.Pong: _layout(),
-    m.Goodbye: _layout(_field("finished", _flag)),
+    m.Goodbye: _layout(_field("finished", _flag), _field("settled", _flag)),
 }
 """The fields of every message, in their order on the wire; the payload of weights stands apart."""

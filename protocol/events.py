@@ -65,7 +65,7 @@ class Sent(Event):
     """A message was handed to a connection; for byte accounts only."""
 
     peer: str
-    kind: str
+    message: Message
     frame_bytes: int
 
 

@@ -341,10 +341,13 @@ class Goodbye(Message):
 
     kind: ClassVar[str] = "goodbye"
     finished: bool
+    settled: bool
+    """Whether the sender lacks no final word of the receiver any more."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         _check_bool("finished", self.finished)
+        _check_bool("settled", self.settled)
 
 
 MESSAGE_KINDS: dict[str, type[Message]] = {

@@ -129,6 +129,8 @@ class RoundRecord(Recorded):
     """Whether the first κ differ from those that equal posterior means would have given."""
     proposals_sent: list[ProposalRecord]
     proposals_received: list[ProposalRecord]
+    proposals_unrecorded: int
+    """Received proposals beyond those that a record keeps."""
     partners: list[PartnerRecord]
     """Merged exchanges; their number is |P|."""
     failed: list[PartnerRecord]

@@ -98,7 +98,9 @@ MESSAGES: dict[str, st.SearchStrategy[m.Message]] = {
     "reconcile": st.builds(m.Reconcile, incarnation=positive_ints, sessions=_sessions),
     "ping": st.builds(m.Ping, incarnation=positive_ints),
     "pong": st.builds(m.Pong, incarnation=positive_ints),
-    "goodbye": st.builds(m.Goodbye, incarnation=positive_ints, finished=st.booleans()),
+    "goodbye": st.builds(
+        m.Goodbye, incarnation=positive_ints, finished=st.booleans(), settled=st.booleans()
+    ),
 }
 """Message kind to a strategy for valid messages of it."""
 

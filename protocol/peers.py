@@ -1,0 +1,126 @@
+"""What a center knows of each member of its roster."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from protocol.contract import Pacing
+from protocol.timing import Backoff, TokenBucket
+
+LONGEST_PROBE_S = 60.0
+MAX_STALL_ROUNDS = 16
+
+
+class PeerStatus(StrEnum):
+    """How a peer stands with us, in one word."""
+
+    UNMET = "unmet"
+    MET = "met"
+    SUSPECT = "suspect"
+    FINISHED = "finished"
+    AWAY = "away"
+    REFUSED = "refused"
+
+
+@dataclass
+class Peer:
+    """One member of the roster, as seen from here."""
+
+    id: str
+    bucket: TokenBucket
+    probe: Backoff
+    reachable: bool = False
+    """Discovery has an address, or the peer has spoken to us."""
+    met: bool = False
+    suspect: bool = False
+    finished: bool = False
+    away: bool = False
+    satisfied: bool = False
+    """It is finished and lacks no final word of ours any more."""
+    told_satisfied: bool = False
+    """We told it the same of us."""
+    refused: str | None = None
+    incarnation: int = 0
+    card: tuple[float, ...] | None = None
+    card_sequence: int = 0
+    last_heard: float = 0.0
+    next_contact: float = 0.0
+    """Protocol time of the next hello or ping, while there is a reason for one."""
+    next_reconcile: float = 0.0
+    next_introduction: float = 0.0
+    highest_session: int = 0
+    """Newest session number seen of its present incarnation; older unknown ones are stale."""
+    stalls: int = 0
+    """Exchanges in a row that this peer let die."""
+    blocked_until: int = 0
+    """Own round before which it is neither asked nor accepted."""
+    dropped: int = 0
+    """Messages over the rate limit."""
+
+    @property
+    def status(self) -> PeerStatus:
+        """The word for people and records."""
+        if self.refused is not None:
+            return PeerStatus.REFUSED
+        if not self.met:
+            return PeerStatus.UNMET
+        if self.finished:
+            return PeerStatus.FINISHED
+        if self.away:
+            return PeerStatus.AWAY
+        return PeerStatus.SUSPECT if self.suspect else PeerStatus.MET
+
+    @property
+    def compatible(self) -> bool:
+        """Met, and neither side refused the other."""
+        return self.met and self.refused is None
+
+    def is_candidate(self, round_number: int) -> bool:
+        """Whether it may be proposed to in this round."""
+        return self.status is PeerStatus.MET and self.blocked_until <= round_number
+
+    def stalled(self, round_number: int) -> None:
+        """It accepted or proposed and then let the exchange die: stay away 1, 2, 4 … rounds."""
+        self.stalls += 1
+        rest = min(MAX_STALL_ROUNDS, 2 ** (self.stalls - 1))
+        self.blocked_until = round_number + 1 + rest
+
+    def delivered(self) -> None:
+        """An exchange with it worked."""
+        self.stalls = 0
+        self.blocked_until = 0
+
+
+@dataclass
+class Peers:
+    """The roster without oneself."""
+
+    pacing: Pacing
+    by_id: dict[str, Peer] = field(default_factory=dict)
+
+    def add(self, peer_id: str) -> Peer:
+        """A member joins the roster."""
+        return self.by_id.setdefault(
+            peer_id,
+            Peer(
+                id=peer_id,
+                bucket=TokenBucket(self.pacing.messages_per_s, 2 * self.pacing.messages_per_s),
+                probe=Backoff(min(1.0, self.pacing.negotiation_s), LONGEST_PROBE_S),
+            ),
+        )
+
+    def __getitem__(self, peer_id: str) -> Peer:
+        return self.by_id[peer_id]
+
+    def all(self) -> list[Peer]:
+        """All peers in order of their id, so that dictionary order never matters."""
+        return [self.by_id[key] for key in sorted(self.by_id)]
+
+    def compatible(self) -> list[Peer]:
+        """Those that were met and not refused."""
+        return [peer for peer in self.all() if peer.compatible]
+
+    def count(self, status: PeerStatus) -> int:
+        """How many stand so."""
+        return sum(peer.status is status for peer in self.by_id.values())
