@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from typing import Final
 
@@ -23,3 +24,11 @@ def is_concrete(address: str) -> bool:
     """Whether others can connect to it: a host that is not a wildcard, a port that is not 0."""
     host, port = split_address(address)
     return host not in WILDCARD_HOSTS and port != 0
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can connect to the host."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,4 +1,4 @@
-"""The commented files that ``abps init`` writes. Both load without a change, which a test proves."""
+"""The commented files that ``abps init`` writes; a test proves that both load as they are."""
 
 from __future__ import annotations
 

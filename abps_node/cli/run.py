@@ -1,0 +1,63 @@
+"""`abps run`: the daemon in the foreground."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from abps_node.errors import NodeError
+from abps_node.exits import ExitCode, exit_code_for
+
+if TYPE_CHECKING:
+    from abps_node.config import CenterConfig
+
+_log = logging.getLogger("abps_node.run")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to ``app``."""
+    app.command("run")(run)
+
+
+def run(
+    config: Annotated[Path, typer.Argument(metavar="CENTER.TOML", help="the center's file")],
+) -> None:
+    """Take part in the federation until the last round, in the foreground.
+
+    Logs go to stderr, for people on a terminal and as JSON lines otherwise, and as JSON lines to
+    log.jsonl in the state directory. SIGTERM and Ctrl-C say goodbye to partners and end with exit
+    code 3; the same command then goes on from the last finished round.
+    """
+    from abps_node.config import load_center_config
+
+    raise typer.Exit(run_logged(load_center_config(config)))
+
+
+def run_logged(config: CenterConfig) -> int:
+    """Set up the logs of this process, run the daemon, log how it ended; returns the exit code.
+
+    Raises ``StoreError`` if not even the log can be written. Everything else that goes wrong is
+    logged, so that a center which nobody watches leaves the reason behind.
+    """
+    from abps_node import logs
+    from abps_node.daemon import run_center
+    from abps_node.identity import load_own_keys
+
+    logs.setup(config.id, config.state_dir, config.log_level)
+    try:
+        load_own_keys(config)
+        code = run_center(config)
+    except NodeError as error:
+        code = exit_code_for(error)
+        _log.error("%s", error, extra=_ended(code))
+    except Exception:  # noqa: BLE001 - the root of the daemon: log the bug, end with its own code
+        code = ExitCode.INTERNAL
+        _log.critical("a bug ended the daemon", exc_info=True, extra=_ended(code))
+    return code
+
+
+def _ended(code: int) -> dict[str, object]:
+    return {"event": "ended", "fields": {"exit_code": int(code)}}

@@ -1,0 +1,96 @@
+"""Checks of the machine: the port, the disk, and what already lies in the state directory."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from abps_node.addresses import WILDCARD_HOSTS, is_loopback, split_address
+from abps_node.config import CenterConfig
+from abps_node.errors import BindError, StoreError
+from abps_node.preflight.finding import Finding, ok, problem, warning
+from abps_node.store.connection import connect_to_read, readable_errors
+from abps_node.store.opening import check_owner
+from abps_node.store.schema import STATE_FILE
+
+LEAST_FREE_BYTES: Final = 100 * 1024**2
+"""Below it the database cannot be trusted to take its next commits."""
+GOOD_FREE_BYTES: Final = 1024**3
+
+
+def check_port(config: CenterConfig) -> Iterator[Finding]:
+    """Binds for a moment, as the daemon would; raises ``BindError`` if that fails."""
+    import zmq
+
+    with zmq.Context() as context, context.socket(zmq.ROUTER) as socket:
+        socket.linger = 0
+        try:
+            socket.bind(config.bind)
+        except zmq.ZMQError as error:
+            raise BindError(f"{config.bind}: cannot be bound: {error.strerror or error}") from error
+    yield ok("port", f"{config.bind} is free")
+    host, _ = split_address(config.bind)
+    told = config.advertise or config.member.address
+    if is_loopback(host) and not config.federation.simulation:
+        yield warning(
+            "port",
+            f"{config.bind} is reachable from this machine only",
+            'set bind = "tcp://*:PORT" for centers elsewhere to connect',
+        )
+    if host in WILDCARD_HOSTS and told is None:
+        yield warning(
+            "port",
+            "no address of this center is known to the others; it can only connect to them",
+            "set advertise, or the address in the roster",
+        )
+
+
+def check_disk(config: CenterConfig) -> Iterator[Finding]:
+    """Room, and leave to write, where the state will lie; raises ``StoreError`` without leave."""
+    place = _nearest_existing(config.state_dir)
+    try:
+        with tempfile.TemporaryFile(dir=place):
+            free = shutil.disk_usage(place).free
+    except OSError as error:
+        raise StoreError(f"{place}: cannot be written: {error.strerror}") from error
+    text = f"{free / 1024**3:.1f} GiB free in {place}"
+    if free < LEAST_FREE_BYTES:
+        yield problem("disk", text, "free at least 1 GiB, or set another state_dir")
+    elif free < GOOD_FREE_BYTES:
+        yield warning("disk", text, "free at least 1 GiB, or set another state_dir")
+    else:
+        yield ok("disk", text)
+
+
+def check_state(config: CenterConfig) -> Iterator[Finding]:
+    """Whose state is there already; raises ``StoreError`` if it is not this center's."""
+    path = config.state_dir / STATE_FILE
+    if not path.exists():
+        yield ok("state", f"none yet in {config.state_dir}; the first start makes it")
+        return
+    with readable_errors(path):
+        db = connect_to_read(path)
+        try:
+            check_owner(path, db, config.id, config.federation.contract)
+            rounds, finished = _progress(db)
+        finally:
+            db.close()
+    goes_on = "finished" if finished else "the next start goes on from there"
+    yield ok("state", f"{rounds} rounds of this contract in {config.state_dir}, {goes_on}")
+
+
+def _progress(db: sqlite3.Connection) -> tuple[int, bool]:
+    rounds = db.execute("SELECT count(*) FROM rounds").fetchone()[0]
+    finished = db.execute("SELECT finished FROM meta").fetchone()[0]
+    return int(rounds), bool(finished)
+
+
+def _nearest_existing(path: Path) -> Path:
+    """The directory itself, or the one in which it would be made."""
+    while not path.exists():
+        path = path.parent
+    return path

@@ -1,0 +1,155 @@
+"""Checks of the patient table: what the contract makes of it, before anything is trained.
+
+The findings name columns, counts and single undeclared levels; they stay at the center.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Final
+
+from abps_node.config import CenterConfig
+from abps_node.data import CenterData, DataReport, SplitCounts, load_center
+from abps_node.preflight.finding import Finding, ok, warning
+from protocol.contract import Contract
+from protocol.goal import card_names
+
+MISSING_WORTH_A_WARNING: Final = 0.5
+"""Share of rows without a value above which a column is pointed out."""
+_NAMES_SHOWN: Final = 8
+
+
+def check_patients(config: CenterConfig) -> Iterator[Finding]:
+    """All findings about the table; raises ``DataError`` if it does not fit the contract."""
+    contract = config.federation.contract
+    data = load_center(contract, config.id, config.data)
+    report = data.report
+    yield _table(report)
+    yield from _unknown_levels(report)
+    yield from _missing(report)
+    yield from _constant(report)
+    yield from _dates(report)
+    yield from _classes(report)
+    yield _utility(contract, report)
+    yield _batches(contract, report)
+    yield _card(contract, data)
+
+
+def _table(report: DataReport) -> Finding:
+    text = f"{report.rows} rows, {report.positives} with label 1, {report.inputs} model inputs"
+    if report.groups is not None:
+        text += f", {report.groups} patients"
+    if report.ignored:
+        text += f"; not used: {_listed(report.ignored)}"
+    return ok("data", text)
+
+
+def _unknown_levels(report: DataReport) -> Iterator[Finding]:
+    for column, unknown in report.unknown_levels.items():
+        examples = ", ".join(f'"{level}" ({rows})' for level, rows in unknown.examples.items())
+        yield warning(
+            "levels",
+            f"{column}: {unknown.rows} rows with {unknown.levels} undeclared levels count as "
+            f"«other»: {examples}",
+            "correct the spelling, or agree on these levels in the contract",
+        )
+
+
+def _missing(report: DataReport) -> Iterator[Finding]:
+    shares = {name: count / report.rows for name, count in report.missing.items() if count}
+    many = {name: share for name, share in shares.items() if share > MISSING_WORTH_A_WARNING}
+    for name, share in many.items():
+        yield warning(
+            "missing",
+            f"{name}: no value in {share:.0%} of the rows; the rest stands in for them",
+            "check the export of this column",
+        )
+    few = [f"{name} ({share:.1%})" for name, share in shares.items() if name not in many]
+    yield ok("missing", f"missing values in {_listed(few)}" if few else "no other missing values")
+
+
+def _constant(report: DataReport) -> Iterator[Finding]:
+    if report.constant:
+        yield warning(
+            "constant",
+            f"one and the same value in all training rows: {_listed(report.constant)}",
+            "check the export of these columns; the model cannot learn from them here",
+        )
+
+
+def _dates(report: DataReport) -> Iterator[Finding]:
+    if report.dated is not None and report.dated < report.rows:
+        yield warning(
+            "dates",
+            f"{report.rows - report.dated} of {report.rows} rows have no date",
+            "fill the date column; the card's mean year is that of the other rows",
+        )
+
+
+def _classes(report: DataReport) -> Iterator[Finding]:
+    splits = {"train": report.train, "validation": report.validation, "test": report.test}
+    meaning = {
+        "train": "the model sees one outcome only",
+        "validation": "credit cannot be measured by AUROC",
+        "test": "the test AUROC will be undefined",
+    }
+    counts = ", ".join(f"{name} {_counts(split)}" for name, split in splits.items())
+    yield ok("classes", f"rows (label 1): {counts}")
+    for name, split in splits.items():
+        if not _both_classes(split):
+            yield warning(
+                "classes",
+                f"{name}: {_counts(split)}: one class; {meaning[name]}",
+                "bring more patients, or check the label column",
+            )
+
+
+def _utility(contract: Contract, report: DataReport) -> Finding:
+    split, policy = report.validation, contract.policy
+    if policy.utility != "auroc":
+        return ok("credit", f"measured in {policy.utility} on {split.rows} validation rows")
+    if not _both_classes(split):
+        return warning(
+            "credit",
+            f"{split.rows} validation rows of one class: credit is 1 − Brier score, not AUROC",
+            'bring more patients, or agree on utility = "logloss"',
+        )
+    step = 1 / (split.positives * (split.rows - split.positives))
+    if step > policy.phi_max:
+        return warning(
+            "credit",
+            f"{_counts(split)} validation rows: one step of AUROC is {step:.2f}, more than the "
+            f"clip of {policy.phi_max:g}, so credit knows better or worse only",
+            'bring more patients, or agree on utility = "logloss"',
+        )
+    return ok("credit", f"AUROC on {_counts(split)} validation rows, steps of {step:.2g}")
+
+
+def _batches(contract: Contract, report: DataReport) -> Finding:
+    training = contract.training
+    batches = math.ceil(report.train.rows / training.batch_size)
+    return ok(
+        "batches",
+        f"{report.train.rows} training rows: {batches} steps of up to {training.batch_size} rows, "
+        f"{training.epochs} times a round",
+    )
+
+
+def _card(contract: Contract, data: CenterData) -> Finding:
+    parts = zip(card_names(contract), data.card, strict=True)
+    told = ", ".join(f"{name} {value:.4g}" for name, value in parts)
+    return ok("card", f"the other centers learn: {told}")
+
+
+def _both_classes(split: SplitCounts) -> bool:
+    return 0 < split.positives < split.rows
+
+
+def _counts(split: SplitCounts) -> str:
+    return f"{split.rows} ({split.positives})"
+
+
+def _listed(names: list[str] | tuple[str, ...]) -> str:
+    more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
+    return ", ".join(names[:_NAMES_SHOWN]) + more
