@@ -1,0 +1,368 @@
+"""One center as a process: feeds the state machine with events and performs its effects.
+
+Everything that decides stands in ``protocol``. This file only connects it with the clock, the
+transport, discovery, the store and the learning thread. Effects are performed strictly in order,
+and commits return before anything after them is sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import time
+from collections import deque
+from collections.abc import Coroutine
+from typing import Any, Final
+
+import torch
+
+from abps_node.config import CenterConfig
+from abps_node.data import CenterData, load_center
+from abps_node.discovery import Discovery, make_discovery
+from abps_node.errors import BindError, NodeError, Superseded
+from abps_node.exits import ExitCode
+from abps_node.identity import load_own_keys
+from abps_node.learning import Learner, initial_trunk_digest, trunk_layout
+from abps_node.store import Recovered, Store, models
+from abps_node.traffic import Traffic
+from abps_node.transport import Transport, Undeliverable
+from abps_node.worker import Worker
+from protocol import codec
+from protocol import events as ev
+from protocol.center import Identity, Memory
+from protocol.effects import (
+    CommitRound,
+    Effect,
+    Exit,
+    Merge,
+    Note,
+    PeerChanged,
+    PhaseChanged,
+    SaveSessions,
+    Send,
+    Train,
+)
+from protocol.errors import RemoteError
+from protocol.messages import Hello
+from protocol.node import Node
+
+TICK_S: Final = 0.1
+HOUSEKEEPING_S: Final = 1.0
+REBIND_S: Final = 5.0
+"""How long a new copy waits for an older one to give up the port."""
+LINGER_MS: Final = 1000
+
+_EXIT_CODES: Final = {
+    "finished": ExitCode.OK,
+    "stopped": ExitCode.STOPPED,
+    "superseded": ExitCode.SUPERSEDED,
+    "refused": ExitCode.REFUSED,
+}
+_log = logging.getLogger("abps_node.daemon")
+
+
+def run_center(config: CenterConfig) -> int:
+    """Run one center until it has finished, is stopped, or cannot go on; returns an exit code.
+
+    Raises ``NodeError`` for bad data, keys, state, or an address that cannot be bound.
+    """
+    torch.set_num_threads(1)
+    contract = config.federation.contract
+    data = load_center(contract, config.id, config.data)
+    learner = Learner(contract, data, config.seed)
+    store = Store.open(config.state_dir, config.id, contract)
+    try:
+        incarnation = store.begin_incarnation()
+        recovered = store.recover()
+        if recovered.model is not None:
+            learner.load_state_tensors(models.read_model(config.state_dir, recovered.model))
+        daemon = Daemon(config, data, learner, store, incarnation, recovered)
+        return asyncio.run(daemon.run())
+    finally:
+        store.close()
+
+
+class Daemon:
+    """The skin around one ``Node``."""
+
+    def __init__(
+        self,
+        config: CenterConfig,
+        data: CenterData,
+        learner: Learner,
+        store: Store,
+        incarnation: int,
+        recovered: Recovered,
+    ) -> None:
+        contract = config.federation.contract
+        self._config = config
+        self._store = store
+        self._recovered = recovered
+        self._identity = Identity(
+            center=config.id,
+            incarnation=incarnation,
+            seed=config.seed,
+            goal=config.goal,
+            card=data.card,
+            size=int(data.train.y.shape[0]),
+            layout=trunk_layout(contract),
+            initial_trunk=initial_trunk_digest(contract),
+        )
+        self._roster = {member.id: member.public_key for member in config.federation.roster}
+        self._node = Node(contract, self._identity, self._roster, _memory(recovered))
+        self._worker = Worker(config, data, learner)
+        self._max_payload = self._identity.layout.payload_bytes(contract.policy.wire_dtype)
+        self._curve = contract.security == "curve"
+        self._traffic = Traffic(self._curve)
+        self._transport = Transport(
+            center_id=config.id,
+            bind=config.bind,
+            keys=load_own_keys(config) if self._curve else None,
+            roster=self._roster,
+            max_frame_bytes=codec.max_frame_bytes(self._max_payload),
+            on_frame=self._on_frame,
+            on_misbehavior=self._on_misbehavior,
+            identify=None if self._curve else self._identify,
+        )
+        self._inbox: deque[ev.Event] = deque()
+        self._busy = False
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._reports: asyncio.Task[None] | None = None
+        self._housekeeping_due = 0.0
+
+    async def run(self) -> int:
+        """Start everything, wait for the end, take everything down again."""
+        loop = asyncio.get_running_loop()
+        self._end: asyncio.Future[Exit] = loop.create_future()
+        endpoint = await self._bind()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._on_signal, number)
+        discovery = make_discovery(self._config.federation, self._config.id)
+        try:
+            await self._announce(discovery, endpoint)
+            self._feed(ev.Started())
+            if self._recovered.finished:
+                self._start_reports()
+            self._spawn("discovery", discovery.watch(self._on_found))
+            self._spawn("ticks", self._tick())
+            end = await self._end
+            if end.why == "finished" and self._reports is not None:
+                await self._reports
+        finally:
+            await self._take_down(discovery)
+        _log.info("%s", end.detail, extra={"event": "ended", "fields": {"why": end.why}})
+        return int(_EXIT_CODES[end.why])
+
+    # Start and end ------------------------------------------------------------------------------
+
+    async def _bind(self) -> str:
+        """Bind; an older copy of this center on the same port gets a moment to notice and end."""
+        deadline = time.monotonic() + REBIND_S
+        while True:
+            try:
+                return await self._transport.start()
+            except BindError:
+                if time.monotonic() >= deadline:
+                    raise
+                await asyncio.sleep(0.25)
+
+    async def _announce(self, discovery: Discovery, endpoint: str) -> None:
+        address = self._config.advertise or self._config.member.address or endpoint
+        self._store.set_runtime(endpoint, os.getpid())
+        await discovery.announce(address, self._identity.incarnation)
+        fields = {
+            "endpoint": endpoint,
+            "address": address,
+            "incarnation": self._identity.incarnation,
+            "contract": self._config.federation.contract.digest()[:12],
+            "last_round": self._recovered.last_round,
+        }
+        _log.info("listening on %s", endpoint, extra={"event": "started", "fields": fields})
+        if not self._curve:
+            text = "security is «none»: everything, trunks included, goes in clear over the network"
+            _log.warning(text, extra={"event": "insecure"})
+
+    async def _take_down(self, discovery: Discovery) -> None:
+        tasks = [*self._tasks, *([self._reports] if self._reports else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._transport.close(LINGER_MS)
+        await asyncio.to_thread(self._worker.close)
+        await discovery.withdraw()
+        try:
+            self._store.add_traffic(self._traffic.drain())
+        except Superseded:
+            # The newer copy keeps its own accounts; this one may not write any more.
+            _log.warning("the last byte counts of this copy are lost, a newer one runs")
+
+    def _spawn(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(self._guarded(work), name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
+        """The root of every task: what goes wrong in it ends the daemon with that error."""
+        try:
+            await work
+        except Exception as error:  # noqa: BLE001
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        if not self._end.done():
+            self._end.set_exception(error)
+
+    def _on_signal(self, number: int) -> None:
+        self._worker.cancel()
+        self._feed(ev.StopRequested(f"{signal.Signals(number).name} received"))
+
+    # Events in ----------------------------------------------------------------------------------
+
+    def _feed(self, event: ev.Event) -> None:
+        """Hand one event to the state machine; events that arise meanwhile wait their turn."""
+        self._inbox.append(event)
+        if self._busy or self._end.done():
+            return
+        self._busy = True
+        try:
+            while self._inbox:
+                for effect in self._node.handle(self._inbox.popleft(), time.monotonic()):
+                    self._perform(effect)
+        except Exception as error:  # noqa: BLE001 - root of every callback: end, never limp on
+            self._fail(error)
+        finally:
+            self._busy = False
+
+    def _on_frame(self, peer: str, frame: bytes) -> None:
+        try:
+            message = codec.decode(frame, self._max_payload)
+        except RemoteError as error:
+            self._traffic.add(peer, "in", "refused", len(frame))
+            self._feed(ev.Misbehaved(peer, error.reason, error.detail))
+            return
+        self._traffic.add(peer, "in", message.kind, len(frame))
+        self._store.seen(peer)
+        self._feed(ev.Heard(peer, message, len(frame)))
+
+    def _on_misbehavior(self, peer: str | None, reason: str, detail: str) -> None:
+        self._feed(ev.Misbehaved(peer or "", reason, detail))
+
+    def _identify(self, frame: bytes) -> str | None:
+        """Without CURVE a center is who its hello claims to be."""
+        try:
+            message = codec.decode(frame, self._max_payload)
+        except RemoteError:
+            return None
+        return message.center if isinstance(message, Hello) else None
+
+    def _on_found(self, peer: str, address: str) -> None:
+        self._transport.set_address(peer, address)
+        self._feed(ev.Reachable(peer))
+
+    async def _tick(self) -> None:
+        while True:
+            self._feed(ev.Tick())
+            now = time.monotonic()
+            if now >= self._housekeeping_due:
+                self._housekeeping_due = now + HOUSEKEEPING_S
+                self._housekeep()
+            await asyncio.sleep(TICK_S)
+
+    def _housekeep(self) -> None:
+        newest = self._store.current_incarnation()
+        if newest != self._identity.incarnation:
+            raise Superseded(
+                f"{self._config.id}: incarnation {newest} of this center was started; "
+                f"this copy, {self._identity.incarnation}, ends"
+            )
+        self._store.add_traffic(self._traffic.drain())
+
+    # Effects out --------------------------------------------------------------------------------
+
+    def _perform(self, effect: Effect) -> None:
+        match effect:
+            case Send():
+                self._send(effect)
+            case SaveSessions(rows=rows):
+                self._store.save_sessions(rows)
+            case CommitRound():
+                self._commit(effect)
+            case Train():
+                self._spawn("train", self._train(effect))
+            case Merge():
+                self._spawn("merge", self._merge(effect))
+            case Note():
+                self._note(effect)
+            case PhaseChanged():
+                self._store.phase(effect)
+            case PeerChanged():
+                self._store.peer(effect)
+            case Exit():
+                if not self._end.done():
+                    self._end.set_result(effect)
+            case _:
+                raise TypeError(f"unknown effect {effect!r}")
+
+    def _send(self, effect: Send) -> None:
+        frame = codec.encode(effect.message)
+        try:
+            self._transport.send(effect.peer, frame)
+        except Undeliverable as error:
+            self._inbox.append(ev.Undeliverable(effect.peer, error.reason))
+            return
+        self._traffic.add(effect.peer, "out", effect.message.kind, len(frame))
+        self._inbox.append(ev.Sent(effect.peer, effect.message, len(frame)))
+
+    def _commit(self, effect: CommitRound) -> None:
+        self._store.commit_round(effect)
+        models.prune(self._config.state_dir, self._store.models_in_use())
+        if effect.finished:
+            self._start_reports()
+
+    async def _train(self, effect: Train) -> None:
+        self._feed(await self._worker.train(effect))
+
+    async def _merge(self, effect: Merge) -> None:
+        self._feed(await self._worker.merge(effect))
+
+    def _note(self, note: Note) -> None:
+        self._store.note(note, self._node.center.round.number)
+        fields = {**note.data, **({"peer": note.peer} if note.peer else {})}
+        level = logging.getLevelNamesMapping()[note.level.upper()]
+        _log.log(level, "%s", note.text, extra={"event": note.kind, "fields": fields})
+
+    # Reports ------------------------------------------------------------------------------------
+
+    def _start_reports(self) -> None:
+        self._reports = asyncio.get_running_loop().create_task(self._report(), name="reports")
+
+    async def _report(self) -> None:
+        """Test metrics, once, after the last round: of the federated model, and of alone."""
+        recovered = self._store.recover()
+        patience = self._config.federation.contract.policy.patience
+        model = recovered.model if patience is None else recovered.best_model
+        if model is None:
+            raise NodeError(f"{self._config.id}: finished without a committed model")
+        report = await self._worker.federated_report(model)
+        rounds = {"best_round": recovered.best_round, "rounds": recovered.last_round}
+        self._store.save_report("federated", {**report, **rounds})
+        if self._config.compare_alone:
+            alone = await self._worker.alone_report(self._identity)
+            if alone is not None:
+                self._store.save_report("alone", alone)
+
+
+def _memory(recovered: Recovered) -> Memory:
+    metric = recovered.best_metric
+    return Memory(
+        last_round=recovered.last_round,
+        beliefs=recovered.beliefs,
+        sessions=recovered.sessions,
+        merged=recovered.merged,
+        best_round=recovered.best_round,
+        best_metric=float("-inf") if metric is None else metric,
+        rounds_without_gain=recovered.rounds_without_gain,
+        finished=recovered.finished,
+    )

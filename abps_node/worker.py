@@ -1,0 +1,85 @@
+"""The heavy work of a center, one job at a time in a thread of its own.
+
+The event loop stays free: while a local step runs, proposals are still answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+
+from abps_node.alone import AloneRun
+from abps_node.config import CenterConfig
+from abps_node.data import CenterData
+from abps_node.learning import Learner
+from abps_node.store import models
+from protocol.center import Identity
+from protocol.effects import Merge, Train
+from protocol.events import Merged, ModelRef, Trained
+
+T = TypeVar("T")
+
+
+class Worker:
+    """Runs learner, model files and reports in one thread; answers with events."""
+
+    def __init__(self, config: CenterConfig, data: CenterData, learner: Learner) -> None:
+        self._config = config
+        self._data = data
+        self._learner = learner
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="learning")
+        self._cancelled = False
+
+    @property
+    def _state_dir(self) -> Path:
+        return self._config.state_dir
+
+    async def train(self, effect: Train) -> Trained:
+        """Run the local step."""
+        return await self._run(lambda: self._train(effect))
+
+    def _train(self, effect: Train) -> Trained:
+        started = time.monotonic()
+        result = self._learner.train(effect.round)
+        return Trained(effect.round, result.trunk, result.loss, time.monotonic() - started)
+
+    async def merge(self, effect: Merge) -> Merged:
+        """Measure coalitions, merge, and make the model file durable."""
+        return await self._run(lambda: self._merge(effect))
+
+    def _merge(self, effect: Merge) -> Merged:
+        started = time.monotonic()
+        result = self._learner.merge(effect.round, effect.trunks, effect.weights, effect.coalitions)
+        model = models.write_model(self._state_dir, effect.round, self._learner.state_tensors())
+        seconds = time.monotonic() - started
+        return Merged(effect.round, result.utilities, result.validation, model, seconds)
+
+    async def federated_report(self, model: ModelRef) -> dict[str, Any]:
+        """Test metrics of a committed model."""
+        return await self._run(lambda: self._federated_report(model))
+
+    def _federated_report(self, model: ModelRef) -> dict[str, Any]:
+        self._learner.load_state_tensors(models.read_model(self._state_dir, model))
+        return self._learner.test_report()
+
+    async def alone_report(self, identity: Identity) -> dict[str, Any] | None:
+        """Test metrics of the same rounds without partners; None if the center is stopping."""
+        contract = self._config.federation.contract
+        run = AloneRun(contract, identity, self._data, self._config.seed)
+        return await self._run(lambda: run.report(lambda: self._cancelled))
+
+    async def _run(self, job: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, job)
+
+    def cancel(self) -> None:
+        """Give up the baseline run at its next step; nothing else takes long."""
+        self._cancelled = True
+
+    def close(self) -> None:
+        """Let the present job end, start no other."""
+        self.cancel()
+        self._thread.shutdown(wait=True, cancel_futures=True)
