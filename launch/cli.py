@@ -1,0 +1,71 @@
+"""`abps launch`: many centers at once."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(help="Start and follow all centers of a federation.", no_args_is_help=True)
+
+_WIDTH_WITHOUT_TERMINAL = 120
+
+
+@app.callback()
+def _group() -> None:
+    """Keep ``local`` a command of its own, although it is the only one so far."""
+
+
+@app.command()
+def local(
+    directory: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FEDERATION_DIR", help="as examples/rhc/prepare.py writes it: centers/<id>/…"
+        ),
+    ],
+    as_json: Annotated[
+        bool, typer.Option("--json", help="the final table as JSON; progress goes to stderr")
+    ] = False,
+) -> None:
+    """Start every center of a directory on this machine, follow them, and sum up.
+
+    Ends when all centers have ended, with 0 if all of them finished, else with 1. Ctrl-C ends all;
+    the same command then goes on where they stopped.
+    """
+    from rich.console import Console
+
+    from launch import summary
+    from launch.layout import read_layout
+    from launch.local import launch_local
+
+    out = Console(stderr=as_json)
+    if not out.is_terminal:
+        out.width = _WIDTH_WITHOUT_TERMINAL
+    code = launch_local(directory, console=out)
+    layout = read_layout(directory)
+    rows = summary.summarize(layout)
+    if as_json:
+        print(json.dumps(summary.as_json(layout, rows), indent=2, ensure_ascii=False))
+        raise typer.Exit(code)
+    out.print()
+    out.print(summary.as_text(rows))
+    command, center = summary.worth_a_look(layout, rows)
+    line = f"State: {center}/state   Look into it: {_abps()} {command} {shlex.quote(center)}"
+    out.print(line, soft_wrap=True, markup=False, highlight=False)
+    raise typer.Exit(code)
+
+
+def _abps() -> str:
+    """How the reader can call ``abps``: as this process was called."""
+    called = Path(sys.argv[0])
+    if called.name != "abps":
+        return f"{shlex.quote(sys.executable)} -m abps_node"
+    found = shutil.which("abps")
+    on_path = found is not None and Path(found).resolve() == called.resolve()
+    return "abps" if on_path else shlex.quote(str(called))

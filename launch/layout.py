@@ -1,0 +1,172 @@
+"""A federation on disk: one directory that holds the contract, the cards and every center.
+
+::
+
+    DIR/SIMULATION                          says that several centers' secret keys lie together
+    DIR/federation.toml                     contract, discovery, roster
+    DIR/cards/                              directory discovery: where each center can be found
+    DIR/centers/<id>/center.toml
+    DIR/centers/<id>/patients.parquet
+    DIR/centers/<id>/keys/<id>.secret       mode 0600, in a directory of mode 0700
+    DIR/centers/<id>/keys/<id>.public
+    DIR/centers/<id>/state/                 made by the daemon
+
+Such a directory is for experiments on one machine. In a real federation every center holds its own
+``center.toml``, data and secret key, and nothing but ``federation.toml`` is shared.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from abps_node.config import CenterConfig, load_center_config
+from abps_node.config_text import checked
+from abps_node.errors import ConfigError, NodeError
+from launch.toml import center_text, federation_text
+from protocol.contract import CENTER_ID_PATTERN, Contract, Goal
+
+if TYPE_CHECKING:
+    import pyarrow
+
+FEDERATION_FILE = "federation.toml"
+SIMULATION_FILE = "SIMULATION"
+
+_SIMULATION_TEXT = """\
+This directory holds the secret keys of several centers, for an experiment on one machine.
+In a real federation each center keeps its own key, and nobody else ever has it.
+"""
+
+
+class LayoutError(NodeError):
+    """A federation directory cannot be written, or what is there is not one."""
+
+
+@dataclass(frozen=True)
+class FederationLayout:
+    """A federation directory and its centers, in order of their ids."""
+
+    directory: Path
+    centers: tuple[CenterConfig, ...]
+
+    @property
+    def federation(self) -> Path:
+        """The file that all centers share."""
+        return self.directory / FEDERATION_FILE
+
+    @property
+    def contract(self) -> Contract:
+        """What the centers agreed on."""
+        return self.centers[0].federation.contract
+
+
+def write_federation(
+    directory: Path,
+    contract: Contract | Mapping[str, Any],
+    tables: Mapping[str, pyarrow.Table],
+    *,
+    goals: Mapping[str, Goal] | None = None,
+    seed: int = 0,
+    compare_alone: bool = True,
+) -> FederationLayout:
+    """Lay out a federation of the centers in ``tables`` (center id to patients), and read it back.
+
+    ``goals`` gives single centers a goal of their own, ``seed`` shifts the seeds of all centers.
+    The directory must not exist or be empty. ``federation.toml`` is written last: what was broken
+    off halfway is no federation directory. Raises ``LayoutError``, and ``ConfigError`` for a
+    mapping that is no contract.
+    """
+    _refuse_unusable(directory, tables, goals or {})
+    agreed = _agreed(contract)
+    (directory / "cards").mkdir(parents=True)
+    (directory / SIMULATION_FILE).write_text(_SIMULATION_TEXT, encoding="utf-8")
+    public_keys = {
+        center: _write_center(directory, center, tables[center], place + seed, goals, compare_alone)
+        for place, center in enumerate(sorted(tables), start=1)
+    }
+    text = federation_text(agreed, public_keys)
+    (directory / FEDERATION_FILE).write_text(text, encoding="utf-8")
+    layout = read_layout(directory)
+    if layout.contract.digest() != agreed.digest():
+        raise LayoutError(f"{layout.federation}: reads back as another contract than was written")
+    return layout
+
+
+def read_layout(directory: Path) -> FederationLayout:
+    """Find the centers of a federation directory.
+
+    Raises ``LayoutError`` if it is none, and ``ConfigError`` for a faulty file in it.
+    """
+    federation = directory / FEDERATION_FILE
+    if not federation.is_file():
+        raise LayoutError(
+            f"{directory}: not a federation directory, for it has no {FEDERATION_FILE}; "
+            "examples/rhc/prepare.py writes one"
+        )
+    files = sorted(directory.glob("centers/*/center.toml"))
+    if not files:
+        raise LayoutError(f"{directory}: no center found, looked for centers/<id>/center.toml")
+    centers: dict[str, CenterConfig] = {}
+    for path in files:
+        center = load_center_config(path)
+        if center.federation.path.resolve() != federation.resolve():
+            raise LayoutError(
+                f"{path}: federation: found {center.federation.path}, "
+                f"allowed in this directory: {federation}"
+            )
+        if center.id in centers:
+            other = centers[center.id].path
+            raise LayoutError(f"{path}: id: found {center.id!r}, which {other} has too")
+        centers[center.id] = center
+    return FederationLayout(directory, tuple(centers[name] for name in sorted(centers)))
+
+
+def _agreed(contract: Contract | Mapping[str, Any]) -> Contract:
+    if isinstance(contract, Contract):
+        return contract
+    model, problems = checked(Contract, dict(contract), "contract")
+    if model is None:
+        raise ConfigError("\n".join(problems))
+    return model
+
+
+def _refuse_unusable(
+    directory: Path, tables: Mapping[str, pyarrow.Table], goals: Mapping[str, Goal]
+) -> None:
+    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+        raise LayoutError(f"{directory}: exists and is not an empty directory; nothing was written")
+    if not tables:
+        raise LayoutError("tables: found none, a federation has at least one center")
+    for center in tables:
+        if not re.fullmatch(CENTER_ID_PATTERN, center):
+            raise LayoutError(f"center id: found {center!r}, allowed: {CENTER_ID_PATTERN}")
+    for center in goals:
+        if center not in tables:
+            raise LayoutError(f"goals: {center!r} is none of the centers {', '.join(tables)}")
+
+
+def _write_center(
+    directory: Path,
+    center: str,
+    table: pyarrow.Table,
+    seed: int,
+    goals: Mapping[str, Goal] | None,
+    compare_alone: bool,
+) -> str:
+    """Write one center's files and return its public key (z85)."""
+    from pyarrow import parquet
+
+    from abps_node.keys import write_key_pair
+
+    home = directory / "centers" / center
+    home.mkdir(parents=True)
+    home.chmod(0o700)
+    parquet.write_table(table, home / "patients.parquet")
+    public = write_key_pair(home / "keys", center).public
+    goal = (goals or {}).get(center)
+    text = center_text(center, seed=seed, goal=goal, compare_alone=compare_alone)
+    (home / "center.toml").write_text(text, encoding="utf-8")
+    return public

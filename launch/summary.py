@@ -1,0 +1,213 @@
+"""What a federation run came to, per center: read from the centers' own state directories."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from abps_node.config import CenterConfig
+from abps_node.errors import DataError, StoreError
+from abps_node.store.reader import Reader
+from launch.layout import FederationLayout
+from protocol.record import RestCause
+
+Verdict = Literal["overlap", "federated", "alone"]
+
+
+@dataclass(frozen=True)
+class Auroc:
+    """AUROC on the test split with its 95 % bootstrap interval; None where a class is missing."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+
+    @classmethod
+    def of(cls, report: dict[str, Any] | None) -> Auroc | None:
+        """The figures of a saved report; None without a report."""
+        if report is None:
+            return None
+        return cls(report["auroc"], report["auroc_low"], report["auroc_high"])
+
+
+@dataclass(frozen=True)
+class CenterSummary:
+    """One center's row. What it did not reach is None or 0."""
+
+    id: str
+    finished: bool
+    patients: int | None
+    test_rows: int | None
+    test_events: int | None
+    alone: Auroc | None
+    federated: Auroc | None
+    rounds: int
+    partners: tuple[str, ...]
+    """Distinct peers whose trunk entered a merge."""
+    isolated: dict[str, int]
+    """Rest cause to rounds."""
+    sent_bytes: int
+    """On the wire, overhead of transport and encryption included."""
+    received_bytes: int
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """Which of the two intervals lies above the other, if they are apart at all."""
+        if self.alone is None or self.federated is None:
+            return None
+        bounds = (self.alone.low, self.alone.high, self.federated.low, self.federated.high)
+        alone_low, alone_high, federated_low, federated_high = bounds
+        if alone_low is None or alone_high is None:
+            return None
+        if federated_low is None or federated_high is None:
+            return None
+        if federated_low > alone_high:
+            return "federated"
+        return "alone" if alone_low > federated_high else "overlap"
+
+
+def summarize(layout: FederationLayout) -> list[CenterSummary]:
+    """One row per center of the directory, also for those that never ran or died."""
+    return [_summarize(center) for center in layout.centers]
+
+
+def _summarize(center: CenterConfig) -> CenterSummary:
+    patients = _patients(center)
+    try:
+        reader = Reader(center.state_dir)
+        status, rounds = reader.status(), reader.rounds()
+        federated, alone = reader.report("federated"), reader.report("alone")
+    except StoreError:
+        # Never started, or ended before its first write: an empty row, the launcher said why.
+        return CenterSummary(center.id, False, patients, None, None, None, None, 0, (), {}, 0, 0)
+    partners = {partner.peer for entry in rounds for partner in entry.record.partners}
+    return CenterSummary(
+        id=center.id,
+        finished=status.finished,
+        patients=patients,
+        test_rows=None if federated is None else federated["rows"],
+        test_events=None if federated is None else federated["events"],
+        alone=Auroc.of(alone),
+        federated=Auroc.of(federated),
+        rounds=status.last_round,
+        partners=tuple(sorted(partners)),
+        isolated=status.isolated,
+        sent_bytes=status.sent.wire_bytes,
+        received_bytes=status.received.wire_bytes,
+    )
+
+
+def _patients(center: CenterConfig) -> int | None:
+    """Rows of the patient table; None if it cannot be read any more."""
+    from abps_node.data.table import read_table
+
+    try:
+        return read_table(center.data, [center.federation.contract.data.label]).rows
+    except DataError:
+        return None
+
+
+def as_json(layout: FederationLayout, rows: Sequence[CenterSummary]) -> dict[str, Any]:
+    """The whole summary as plain values."""
+    return {
+        "directory": str(layout.directory),
+        "federation": layout.contract.name,
+        "preset": layout.contract.policy.preset,
+        "goal": layout.contract.policy.goal,
+        "centers": [{**asdict(row), "verdict": row.verdict} for row in rows],
+    }
+
+
+def as_text(rows: Sequence[CenterSummary]) -> RenderableType:
+    """The table, and below it what may and may not be read from it."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), collapse_padding=True)
+    table.add_column("center", style="bold")
+    table.add_column("patients", justify="right")
+    table.add_column("test\nevents", justify="right")
+    table.add_column("test AUROC\nalone")
+    table.add_column("test AUROC\nfederated")
+    table.add_column("rounds", justify="right")
+    table.add_column("distinct\npartners", justify="right")
+    table.add_column("isolated\nrounds")
+    table.add_column("sent\nreceived", justify="right")
+    for row in rows:
+        table.add_row(
+            row.id,
+            _count(row.patients),
+            "–" if row.test_rows is None else f"{row.test_events} of {row.test_rows}",
+            _interval(row.alone),
+            _interval(row.federated),
+            str(row.rounds),
+            str(len(row.partners)),
+            _causes(row.isolated),
+            f"{megabytes(row.sent_bytes)}\n{megabytes(row.received_bytes)}",
+        )
+    return Group(table, Text(), *(Text(line) for line in remarks(rows)))
+
+
+def remarks(rows: Sequence[CenterSummary]) -> list[str]:
+    """What the table says and what it does not, in sentences."""
+    lines = [
+        "AUROC with its 95 % bootstrap interval. Alone: the same rounds without partners. "
+        "Bytes are those on the wire."
+    ]
+    verdicts = Counter(row.verdict for row in rows)
+    compared = verdicts.total() - verdicts[None]
+    if compared:
+        lines.append(
+            f"In {verdicts['overlap']} of {compared} centers the two intervals overlap: "
+            "there this run names no winner."
+        )
+    for verdict, words in (("federated", "Federated is higher"), ("alone", "Alone is higher")):
+        names = [row.id for row in rows if row.verdict == verdict]
+        if names:
+            lines.append(f"{words}, with the intervals apart: {', '.join(names)}.")
+    isolated = sum((Counter(row.isolated) for row in rows), Counter[str]())
+    intentional = sum(isolated[cause] for cause in RestCause if cause.intentional)
+    if isolated:
+        lines.append(
+            f"{isolated.total()} rounds were spent without a partner, {intentional} of them "
+            "intentionally, by the center's own filter or belief."
+        )
+    unfinished = [row.id for row in rows if not row.finished]
+    if unfinished:
+        lines.append(f"Not finished: {', '.join(unfinished)}.")
+    return lines
+
+
+def worth_a_look(layout: FederationLayout, rows: Sequence[CenterSummary]) -> tuple[str, str]:
+    """A reading command of ``abps`` and the center directory to give it.
+
+    The center with most isolated rounds, if any was isolated, for those explain themselves.
+    """
+    row = max(rows, key=lambda row: sum(row.isolated.values()))
+    command = "isolation" if row.isolated else "peers"
+    return command, str(layout.directory / "centers" / row.id)
+
+
+def megabytes(count: int) -> str:
+    """Bytes for people, decimal."""
+    return f"{count / 1e6:.1f} MB" if count >= 100_000 else f"{count / 1e3:.1f} kB"
+
+
+def _count(value: int | None) -> str:
+    return "–" if value is None else f"{value:,}"
+
+
+def _interval(auroc: Auroc | None) -> str:
+    if auroc is None:
+        return "–"
+    if auroc.value is None:
+        return "one class only"
+    interval = "" if auroc.low is None else f"\n{auroc.low:.2f} to {auroc.high:.2f}"
+    return f"{auroc.value:.3f}{interval}"
+
+
+def _causes(isolated: dict[str, int]) -> str:
+    return "\n".join(f"{rounds} {cause}" for cause, rounds in isolated.items()) or "none"
