@@ -1,0 +1,126 @@
+"""CURVE key pairs of a center and the two small text files that hold them.
+
+A key file is comment lines (``#``) and one line with the key, 32 bytes as 40 characters of z85
+(ZeroMQ RFC 32). The secret file is readable by its owner only; the public one goes on the
+federation's roster. Identity is the public key, never what a message claims.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import zmq
+
+from abps_node.errors import KeyFileError
+
+MAX_KEY_FILE_BYTES: Final = 4096
+_Z85_KEY: Final = re.compile(r"^[0-9a-zA-Z.\-:+=^!/*?&<>()\[\]{}@%$#]{40}$")
+_SECRET_MODE: Final = 0o600
+_DIRECTORY_MODE: Final = 0o700
+_OPEN_TO_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
+
+
+@dataclass(frozen=True)
+class KeyPair:
+    """Public and secret CURVE key, z85. The secret is left out of ``repr``."""
+
+    public: str
+    secret: str = field(repr=False)
+
+
+def is_public_key(text: str) -> bool:
+    """Whether the text has the form of a CURVE key in z85."""
+    return _Z85_KEY.match(text) is not None
+
+
+def generate() -> KeyPair:
+    """A new key pair from the operating system's randomness."""
+    public, secret = zmq.curve_keypair()
+    return KeyPair(public.decode("ascii"), secret.decode("ascii"))
+
+
+def write_key_pair(directory: str | Path, name: str) -> KeyPair:
+    """Generate a pair and write ``<name>.secret`` (0600) and ``<name>.public`` into ``directory``.
+
+    The directory is made with mode 0700; one that exists must not be open to others. Nothing is
+    ever overwritten: if either file exists, ``KeyFileError`` says so and nothing is written.
+    """
+    folder = Path(directory)
+    secret_path, public_path = folder / f"{name}.secret", folder / f"{name}.public"
+    try:
+        folder.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
+        _require_private(folder, folder.stat().st_mode, "0700")
+        for path in (secret_path, public_path):
+            if path.exists() or path.is_symlink():
+                raise KeyFileError(f"{path}: found an existing file, keys are never overwritten")
+        pair = generate()
+        _write_new(secret_path, f"# Secret key of {name}. Never copy, never send.\n{pair.secret}\n")
+        _write_new(public_path, f"# Public key of {name}, for the roster.\n{pair.public}\n", 0o644)
+    except OSError as error:
+        raise KeyFileError(f"{error.filename}: cannot be written: {error.strerror}") from error
+    return pair
+
+
+def load_key_pair(secret_path: str | Path) -> KeyPair:
+    """Read a secret key; the public one is derived from it.
+
+    ``KeyFileError`` names the file and what is wrong with it: missing, not a regular file, readable
+    by group or others, or not exactly one z85 key.
+    """
+    path = Path(secret_path)
+    try:
+        # Without O_NONBLOCK a named pipe in place of the file would block the start for ever.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as file:
+            # Asked of the open file, so that it cannot be exchanged between look and read.
+            mode = os.fstat(file.fileno()).st_mode
+            if not stat.S_ISREG(mode):
+                raise KeyFileError(f"{path}: found no regular file, allowed: a secret key file")
+            _require_private(path, mode, "0600 or stricter")
+            text = file.read(MAX_KEY_FILE_BYTES + 1)
+    except OSError as error:
+        raise KeyFileError(f"{path}: cannot be read: {error.strerror}") from error
+    secret = _only_key(path, text)
+    return KeyPair(zmq.curve_public(secret.encode("ascii")).decode("ascii"), secret)
+
+
+def _require_private(path: Path, mode: int, allowed: str) -> None:
+    if mode & _OPEN_TO_OTHERS:
+        found = stat.S_IMODE(mode)
+        raise KeyFileError(f"{path}: found mode {found:04o}, allowed: {allowed} (chmod go= {path})")
+
+
+def _write_new(path: Path, text: str, mode: int = _SECRET_MODE) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    with os.fdopen(descriptor, "w", encoding="ascii") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _only_key(path: Path, content: bytes) -> str:
+    if len(content) > MAX_KEY_FILE_BYTES:
+        raise KeyFileError(
+            f"{path}: found more than {MAX_KEY_FILE_BYTES} bytes, allowed: comment lines and a key"
+        )
+    lines = [line.strip() for line in content.decode("latin-1").splitlines()]
+    keys = [line for line in lines if line and not _is_comment(line)]
+    # What was found is never quoted: it may be most of a secret.
+    if len(keys) != 1:
+        raise KeyFileError(f"{path}: found {len(keys)} lines with content, allowed: exactly one")
+    if not is_public_key(keys[0]):
+        raise KeyFileError(
+            f"{path}: found a line of {len(keys[0])} characters that is no key, "
+            "allowed: 40 characters of z85"
+        )
+    return keys[0]
+
+
+def _is_comment(line: str) -> bool:
+    # «#» is also a z85 digit, hence the blank that a comment must have.
+    return line == "#" or line.startswith("# ")

@@ -1,0 +1,336 @@
+"""One center's connection to all others: a single ROUTER socket that accepts and connects.
+
+Security. With keys, every connection is CURVE: encrypted, and both sides proved. Accepted ones must
+come from a key on the roster (``trust``), opened ones must meet the roster's key of that peer. Only
+``keys=None`` turns this off; then a frame's sender is whom its first frame names.
+
+Bounds. Length of a frame, frames waiting per connection and direction, number of accepted
+connections, memory of unfinished multipart messages (``floods``), time of each handshake. A send
+never waits: a peer that reads too slowly costs ``queue_frames`` frames and then ``Undeliverable``.
+An oversized frame ends its connection inside libzmq, which tells no cause; it shows as
+``connections_lost`` and a notice.
+
+Delivery. At most once, in order on one connection. A connection that breaks is opened again by
+libzmq; frames already handed to the kernel are lost. Whether the peer got a frame is for the
+protocol above to find out.
+
+What is left open: a center on the roster may, by raw ZMTP, claim a routing id of the form that
+libzmq generates itself; to meet another's it must guess 32 random bits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import zmq
+
+from abps_node.addresses import is_concrete
+from abps_node.errors import BindError, TransportError
+from abps_node.keys import KeyPair
+from abps_node.transport import options
+from abps_node.transport.edge import EdgeReader
+from abps_node.transport.floods import FloodGuard
+from abps_node.transport.inbox import Identify, Inbox
+from abps_node.transport.links import EVENTS, Links
+from abps_node.transport.overhead import wire_bytes
+from abps_node.transport.reports import Counters, Report, Throttle
+from abps_node.transport.routes import Route, RouteTable
+from abps_node.transport.trust import AllowList, Gatekeeper
+from abps_node.transport.undeliverable import Reason, Undeliverable
+
+REFUSAL_HOLD_S: Final = 2.0
+"""After a peer refused our key, the next attempt to connect waits so long."""
+_ROUTING_ID_BYTES: Final = 16
+_SEND_HEAD: Final = int(zmq.SNDMORE) | int(zmq.NOBLOCK)
+_SEND_LAST: Final = int(zmq.NOBLOCK)
+
+
+class Transport:
+    """Sends and receives whole frames to and from the centers of a roster."""
+
+    def __init__(
+        self,
+        *,
+        center_id: str,
+        bind: str,
+        keys: KeyPair | None,
+        roster: Mapping[str, str],
+        max_frame_bytes: int,
+        on_frame: Callable[[str, bytes], None],
+        on_misbehavior: Report,
+        on_notice: Report | None = None,
+        identify: Identify | None = None,
+        queue_frames: int = 64,
+        heartbeat_s: float = 5.0,
+        report_every_s: float = 5.0,
+    ) -> None:
+        """Nothing is opened before ``start``.
+
+        ``roster``: center id to public key (z85), the own entry is ignored. ``on_frame(peer,
+        frame)``: a frame of an authenticated peer. ``on_misbehavior(peer or None, reason,
+        detail)``: something was refused. ``on_notice``: the same form for what is nobody's fault,
+        such as ``refused-by-peer`` (they do not know our key), ``handshake-failed``,
+        ``connection-lost``.
+        Both come at most once per peer and reason in ``report_every_s``; the counters count all.
+        ``identify``: needed if and only if ``keys`` is None; the sender that a frame names.
+        """
+        if (keys is None) == (identify is None):
+            raise TransportError("keys, identify: exactly one of the two must be given")
+        self.counters = Counters()
+        self._center_id = center_id
+        self._bind = bind
+        self._keys = keys
+        self._max_frame_bytes = max_frame_bytes
+        self._queue_frames = queue_frames
+        self._heartbeat_s = heartbeat_s
+        self._on_frame = on_frame
+        self._identify = identify
+        self._misbehavior = Throttle(on_misbehavior, report_every_s)
+        self._notice = Throttle(on_notice or _ignore, report_every_s)
+        self._allowed = AllowList(center_id, roster, with_keys=keys is not None)
+        self._routes = RouteTable()
+        self._addresses: dict[str, str] = {}
+        self._refused_until: dict[str, float] = {}
+        self._guard = FloodGuard(
+            undelivered_bytes=(queue_frames + 2) * wire_bytes(max_frame_bytes, keys is not None),
+            max_accepted=self._max_accepted(),
+            cut=self._was_cut,
+        )
+        self._readers: list[EdgeReader] = []
+        self._open = False
+        self._started = False
+
+    # -- life --
+
+    async def start(self) -> str:
+        """Bind and begin to read; returns the endpoint with the real port.
+
+        ``BindError`` names the address and the cause. A transport is started once.
+        """
+        if self._started:
+            raise TransportError(f"{self._center_id}: the transport was started before")
+        self._started = True
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._gatekeeper = Gatekeeper(self._context, self._allowed, self._refuse_key)
+        self._gatekeeper.start()
+        self._socket = self._context.socket(zmq.ROUTER)
+        self._monitor = self._socket.get_monitor_socket(EVENTS)
+        self._configure()
+        try:
+            self._socket.bind(self._bind)
+        except zmq.ZMQError as error:
+            await self._close_sockets(0)
+            raise BindError(f"{self._bind}: cannot be bound: {error.strerror}") from error
+        self._open = True
+        self._read()
+        self._guard.start()
+        return str(self._socket.getsockopt_string(zmq.LAST_ENDPOINT))
+
+    async def close(self, linger_ms: int = 1000) -> None:
+        """Flush for at most ``linger_ms``, close everything; afterwards the port is free."""
+        if not self._open:
+            return
+        self._open = False
+        for reader in self._readers:
+            reader.stop()
+        await self._guard.close()
+        await self._close_sockets(linger_ms)
+
+    # -- peers --
+
+    def set_roster(self, roster: Mapping[str, str]) -> None:
+        """Admit and revoke at run time. A revoked key is cut off, its frames dropped at once."""
+        for peer in self._allowed.replace(roster):
+            self._revoke(peer)
+        self._guard.limit_accepted(self._max_accepted())
+
+    def set_address(self, peer: str, address: str) -> None:
+        """Where discovery says that the peer listens; a hint, nothing more.
+
+        A changed address drops the connection that was opened to the old one; the next send opens
+        the new one. ``TransportError`` for an address of the wrong form; a peer that is not on the
+        roster is ignored.
+        """
+        try:
+            concrete = is_concrete(address)
+        except ValueError as error:
+            raise TransportError(f"address of {peer}: {error}") from error
+        if not concrete:
+            raise TransportError(f"address of {peer}: found {address}, allowed: one host and port")
+        if peer not in self._allowed:
+            return
+        if self._addresses.get(peer) != address:
+            self._addresses[peer] = address
+            self._refused_until.pop(peer, None)
+            self.drop(peer)
+
+    def has_address(self, peer: str) -> bool:
+        """Whether a connection to the peer could be opened."""
+        return peer in self._addresses
+
+    def drop(self, peer: str) -> None:
+        """Close the connection that was opened to the peer, if any; its address stays known."""
+        route = self._routes.outgoing(peer)
+        if route is not None:
+            self._disconnect(route)
+
+    # -- sending --
+
+    def send(self, peer: str, frame: bytes) -> int:
+        """Hand one frame to the best connection with the peer; returns its length in bytes.
+
+        Opens a connection if there is none. Never waits; ``Undeliverable`` says why it cannot be.
+        """
+        self._check(peer, frame)
+        while (route := self._routes.best(peer)) is not None:
+            if self._hand_over(route, frame):
+                return self._sent(peer, frame)
+        if not self._hand_over(self._connect(peer), frame):
+            raise Undeliverable(peer, Reason.BAD_ADDRESS, f"{self._addresses[peer]} is gone")
+        return self._sent(peer, frame)
+
+    def _check(self, peer: str, frame: bytes) -> None:
+        if not self._open:
+            raise Undeliverable(peer, Reason.CLOSED, "the transport is not open")
+        if peer not in self._allowed:
+            raise Undeliverable(peer, Reason.UNKNOWN_PEER, "not on the roster")
+        if len(frame) > self._max_frame_bytes:
+            found = f"found a frame of {len(frame)} bytes, allowed: {self._max_frame_bytes}"
+            raise Undeliverable(peer, Reason.TOO_LARGE, found)
+
+    def _hand_over(self, route: Route, frame: bytes) -> bool:
+        """True if a connection took the frame, False if it is gone (then its route is, too)."""
+        try:
+            self._socket.send(route.routing_id, _SEND_HEAD)
+            self._socket.send(frame, _SEND_LAST)
+        except zmq.Again:
+            # No other connection is tried: the same peer reads them all, and order would be lost.
+            found = f"{self._queue_frames} frames wait already"
+            raise Undeliverable(route.peer, Reason.QUEUE_FULL, found) from None
+        except zmq.ZMQError as error:
+            if error.errno != zmq.EHOSTUNREACH:
+                raise
+            self._disconnect(route)
+            return False
+        return True
+
+    def _sent(self, peer: str, frame: bytes) -> int:
+        self.counters.sent(peer, len(frame), curve=self._keys is not None)
+        self._inbox_reader.look()
+        return len(frame)
+
+    def _connect(self, peer: str) -> Route:
+        address = self._addresses.get(peer)
+        if address is None:
+            raise Undeliverable(peer, Reason.NO_ADDRESS, "discovery has told none")
+        if time.monotonic() < self._refused_until.get(peer, 0.0):
+            raise Undeliverable(peer, Reason.REFUSED_BY_PEER, f"{address} does not know our key")
+        options.allow_ipv6(self._socket, address)
+        if self._keys is not None:
+            options.demand_key(self._socket, self._allowed.key_of(peer))
+        routing_id = secrets.token_bytes(_ROUTING_ID_BYTES)
+        self._socket.setsockopt(zmq.CONNECT_ROUTING_ID, routing_id)
+        try:
+            self._socket.connect(address)
+        except zmq.ZMQError as error:
+            raise Undeliverable(peer, Reason.BAD_ADDRESS, f"{address}: {error.strerror}") from error
+        return self._routes.opened(routing_id, peer, address)
+
+    def _disconnect(self, route: Route) -> None:
+        """Forget a route, and close it if we opened it.
+
+        libzmq closes by endpoint, so all routes that share it are gone with it.
+        """
+        self._routes.forget(route)
+        if route.endpoint is None:
+            return
+        for sharing in self._routes.to_endpoint(route.endpoint):
+            self._routes.forget(sharing)
+        try:
+            self._socket.disconnect(route.endpoint)
+        except zmq.ZMQError as error:
+            # A connection whose handshake was refused has ended by itself.
+            if error.errno != errno.ENOENT:
+                raise
+
+    # -- trouble --
+
+    def _revoke(self, peer: str) -> None:
+        self._addresses.pop(peer, None)
+        for route in self._routes.of_peer(peer):
+            self._disconnect(route)
+        self._guard.cut_peer(peer, "its key is no longer on the roster")
+
+    def _refuse_key(self, key: str, address: str) -> None:
+        self.counters.refused_handshakes["unknown-key"] += 1
+        detail = f"found the key {key} from {address}, allowed: the roster"
+        self._misbehavior(None, "unknown-key", detail)
+
+    def _refused_by(self, peer: str, endpoint: str) -> None:
+        self._refused_until[peer] = time.monotonic() + REFUSAL_HOLD_S
+        self.drop(peer)
+
+    def _was_cut(self, peer: str | None, reason: str, detail: str) -> None:
+        self.counters.cut_connections[reason] += 1
+        self._misbehavior(peer, reason, detail)
+
+    def _max_accepted(self) -> int:
+        return 64 + 8 * len(self._allowed)
+
+    # -- sockets --
+
+    def _configure(self) -> None:
+        options.apply_common(
+            self._socket,
+            max_frame_bytes=self._max_frame_bytes,
+            queue_frames=self._queue_frames,
+            heartbeat_s=self._heartbeat_s,
+            curve=self._keys is not None,
+        )
+        options.allow_ipv6(self._socket, self._bind)
+        if self._keys is not None:
+            options.serve_curve(self._socket, self._keys)
+        else:
+            self._socket.setsockopt(zmq.ROUTING_ID, secrets.token_bytes(_ROUTING_ID_BYTES))
+
+    def _read(self) -> None:
+        inbox = Inbox(
+            self._socket,
+            allowed=self._allowed,
+            routes=self._routes,
+            guard=self._guard,
+            counters=self.counters,
+            misbehavior=self._misbehavior,
+            deliver=self._on_frame,
+            wrong_center=self.drop,
+            max_frame_bytes=self._max_frame_bytes,
+            identify=self._identify,
+        )
+        links = Links(
+            self._monitor,
+            routes=self._routes,
+            guard=self._guard,
+            counters=self.counters,
+            misbehavior=self._misbehavior,
+            notice=self._notice,
+            refused_by=self._refused_by,
+        )
+        self._inbox_reader = EdgeReader(self._socket, inbox.take)
+        self._readers = [self._inbox_reader, EdgeReader(self._monitor, links.take)]
+
+    async def _close_sockets(self, linger_ms: int) -> None:
+        # The monitor first: libzmq's own thread would wait for ever on one that nobody reads.
+        self._socket.disable_monitor()
+        self._monitor.close(linger=0)
+        self._socket.close(linger=linger_ms)
+        await self._gatekeeper.close()
+        await asyncio.to_thread(self._context.term)
+
+
+def _ignore(peer: str | None, reason: str, detail: str) -> None:
+    """Where no notices are wanted."""

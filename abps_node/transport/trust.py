@@ -1,0 +1,129 @@
+"""Who may connect: an allow-list of public keys, asked by libzmq through ZAP (ZeroMQ RFC 27).
+
+A connection whose key is not on the list is refused in the handshake, before it can send a byte to
+the application. Of an accepted one, libzmq attaches the key to every frame as its ``User-Id``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import zmq
+from zmq.auth import Authenticator
+
+from abps_node.errors import TransportError
+from abps_node.keys import is_public_key
+from abps_node.transport.edge import EdgeReader
+
+ZAP_DOMAIN: Final = "abps"
+"""Must be the same on the socket and here, else libzmq refuses everybody without a word."""
+
+_log = logging.getLogger(__name__)
+
+
+class AllowList:
+    """The centers that may talk to us, and their public keys (z85) where keys are used.
+
+    Changes take effect at once, on open connections too.
+    """
+
+    def __init__(self, center_id: str, roster: Mapping[str, str], with_keys: bool) -> None:
+        self._center_id = center_id
+        self._with_keys = with_keys
+        self._keys: dict[str, str] = {}
+        self._owners: dict[str, str] = {}
+        self.replace(roster)
+
+    def replace(self, roster: Mapping[str, str]) -> set[str]:
+        """Set the roster, the own entry being left out; returns those whose old key is void.
+
+        ``TransportError`` if a key is malformed, or if two centers have the same, since the key is
+        the identity. Then nothing changes.
+        """
+        keys = {peer: key for peer, key in roster.items() if peer != self._center_id}
+        owners = _owners(keys) if self._with_keys else {}
+        void = {peer for peer, key in self._keys.items() if keys.get(peer) != key}
+        self._keys, self._owners = keys, owners
+        return void
+
+    def __contains__(self, peer: str) -> bool:
+        return peer in self._keys
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def key_of(self, peer: str) -> str:
+        """The public key of a center on the list."""
+        return self._keys[peer]
+
+    def owner(self, key: str) -> str | None:
+        """The center whose key this is."""
+        return self._owners.get(key)
+
+
+def _owners(keys: Mapping[str, str]) -> dict[str, str]:
+    owners: dict[str, str] = {}
+    for peer, key in keys.items():
+        if not is_public_key(key):
+            raise TransportError(f"roster: {peer}: found {key!r}, allowed: a public key in z85")
+        if key in owners:
+            raise TransportError(f"roster: {peer} and {owners[key]} have the same public key")
+        owners[key] = peer
+    return owners
+
+
+class Gatekeeper(Authenticator):
+    """Answers libzmq's ZAP requests on the event loop, from an allow-list.
+
+    A handshake may wait for an answer as long as ``HANDSHAKE_IVL``, so a loop that is busy for a
+    while delays newcomers and harms nobody.
+    """
+
+    def __init__(
+        self,
+        context: zmq.Context[Any],
+        allowed: AllowList,
+        refused: Callable[[str, str], None],
+    ) -> None:
+        super().__init__(context, log=_log)
+        self._allow_list = allowed
+        self._refused = refused
+        self._address = ""
+        self._reader: EdgeReader | None = None
+        self._answering: asyncio.Task[None] | None = None
+        self.configure_curve_callback(ZAP_DOMAIN, self)
+
+    def callback(self, domain: str, key: bytes) -> bool:
+        """Whether this key (z85) may connect; ``refused`` hears of key and address if not."""
+        text = key.decode("ascii")
+        known = self._allow_list.owner(text) is not None
+        if not known:
+            self._refused(text, self._address)
+        return known
+
+    def start(self) -> None:
+        """Bind the ZAP address of the context and serve it. Must precede the socket's bind."""
+        super().start()
+        self._reader = EdgeReader(self.zap_socket, self._take)
+
+    async def close(self) -> None:
+        """Serve no longer; no task and no descriptor is left on the loop."""
+        if self._reader is not None:
+            self._reader.stop()
+        if self._answering is not None:
+            await asyncio.wait([self._answering])
+        self.stop()
+
+    def _take(self) -> None:
+        # There is one request at a time: the next becomes readable when this one is answered.
+        request = self.zap_socket.recv_multipart(zmq.NOBLOCK)
+        self._answering = asyncio.create_task(self._answer(request), name="zap")
+
+    async def _answer(self, request: list[bytes]) -> None:
+        self._address = request[3].decode("ascii", "replace") if len(request) > 3 else ""
+        await self.handle_zap_message(request)
+        if self._reader is not None:
+            self._reader.look()
