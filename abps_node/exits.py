@@ -37,7 +37,7 @@ class ExitCode(IntEnum):
         "the same command goes on where it stopped",
     )
     CONFIG = 10, "federation.toml or center.toml is wrong", "change the key that the message names"
-    DATA = 11, "the patient table does not fit the contract", "`abps check` names every column"
+    DATA = 11, "the patient table does not fit the contract", "`abps check` says what does not fit"
     KEYS = (
         12,
         "a key file is missing, readable by others, or not the one on the roster",

@@ -43,12 +43,11 @@ def run_logged(config: CenterConfig) -> int:
     logged, so that a center which nobody watches leaves the reason behind.
     """
     from abps_node import logs
-    from abps_node.daemon import run_center
-    from abps_node.identity import load_own_keys
 
     logs.setup(config.id, config.state_dir, config.log_level)
     try:
-        load_own_keys(config)
+        from abps_node.daemon import run_center
+
         code = run_center(config)
     except NodeError as error:
         code = exit_code_for(error)

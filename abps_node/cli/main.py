@@ -1,0 +1,69 @@
+"""`abps`: the commands, and how every error becomes one message and a documented exit code.
+
+Only light modules are imported here; torch, tables, sockets and the configuration models are
+imported inside the command that needs them, so that ``abps --help`` answers at once.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from typing import Annotated
+
+import typer
+
+from abps_node import __version__
+from abps_node.cli import check, init, read
+from abps_node.cli import run as run_command
+from abps_node.errors import NodeError
+from abps_node.exits import ExitCode, exit_code_for
+
+
+def build() -> typer.Typer:
+    """The application with all its commands."""
+    # Imported here, since the launcher itself builds on the node; its own imports are lazy too.
+    from launch.cli import app as launch
+
+    app = typer.Typer(
+        name="abps",
+        callback=_root,
+        no_args_is_help=True,
+        add_completion=False,
+        # Rich's help alone would cost 0.15 s, its tracebacks would show values of patients.
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+    )
+    for module in (init, check, run_command, read):
+        module.register(app)
+    app.add_typer(launch, name="launch")
+    return app
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"abps {__version__}")
+        raise typer.Exit(ExitCode.OK)
+
+
+def _root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="print the version", callback=_version, is_eager=True),
+    ] = False,
+) -> None:
+    """A clinical center in a peer-to-peer federation that chooses its own partners."""
+
+
+app = build()
+
+
+def run() -> None:
+    """Entry point of the console script; ends the process with a code of ``ExitCode``."""
+    try:
+        app(prog_name="abps")
+    except NodeError as error:
+        print(f"abps: {error}", file=sys.stderr)
+        sys.exit(exit_code_for(error))
+    except Exception:  # noqa: BLE001 - the root of the process: Python's own code 1 means «failed»
+        traceback.print_exc()
+        sys.exit(ExitCode.INTERNAL)
