@@ -1,0 +1,15 @@
+"""One center's learning: model, local step, merge, utility, test metrics."""
+
+from abps_node.learning.learner import Learner, MergeResult, TrainResult
+from abps_node.learning.local_step import TrainingDiverged
+from abps_node.learning.model import initial_trunk, initial_trunk_digest, trunk_layout
+
+__all__ = [
+    "Learner",
+    "MergeResult",
+    "TrainResult",
+    "TrainingDiverged",
+    "initial_trunk",
+    "initial_trunk_digest",
+    "trunk_layout",
+]

@@ -1,0 +1,125 @@
+"""The multilayer perceptron of paper section 6.3, as functions of one flat parameter vector.
+
+All parameters of a model are one float32 vector, layer by layer from the input, weight before bias.
+The shared trunk is a prefix of it, the private head the rest, so that exchanging, averaging and
+optimizing are each one operation on one tensor.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch.nn import functional
+
+from abps_node.data import input_size
+from protocol.contract import Contract
+from protocol.trunk import TrunkLayout, Vector
+
+
+@dataclass(frozen=True)
+class Mlp:
+    """Shape of the model: ``d → hidden… → 1`` with ReLU and dropout after each hidden layer."""
+
+    widths: tuple[int, ...]
+    """Input size d, hidden sizes, 1."""
+    dropout: float
+    head_layers: int
+    """Linear layers at the output that stay private: 0 none, 1 P, 2 ABPS-X."""
+
+    @classmethod
+    def of(cls, contract: Contract) -> Mlp:
+        """The model that a contract describes."""
+        widths = (input_size(contract.data), *contract.model.hidden, 1)
+        return cls(widths, contract.model.dropout, contract.policy.head_layers)
+
+    @cached_property
+    def tensors(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
+        """Names and shapes of all parameters, in the order of the flat vector."""
+        named: list[tuple[str, tuple[int, ...]]] = []
+        for layer, (wide, narrow) in enumerate(zip(self.widths, self.widths[1:], strict=False)):
+            named += [
+                (f"layers.{layer}.weight", (narrow, wide)),
+                (f"layers.{layer}.bias", (narrow,)),
+            ]
+        return tuple(named)
+
+    @cached_property
+    def sizes(self) -> list[int]:
+        """Number of parameters in each tensor."""
+        return [math.prod(shape) for _, shape in self.tensors]
+
+    @property
+    def size(self) -> int:
+        """Number of parameters in all."""
+        return sum(self.sizes)
+
+    @cached_property
+    def trunk(self) -> TrunkLayout:
+        """The part that is shared with partners."""
+        return TrunkLayout(self.tensors[: len(self.tensors) - 2 * self.head_layers])
+
+    def split(self, weights: torch.Tensor) -> list[torch.Tensor]:
+        """Views of the flat vector, one per parameter tensor."""
+        parts = torch.split(weights, self.sizes)
+        return [part.view(shape) for part, (_, shape) in zip(parts, self.tensors, strict=True)]
+
+    def initial(self, seed: int) -> torch.Tensor:
+        """The common start: uniform in ±1/sqrt(fan-in), like ``nn.Linear``, from ``seed`` alone."""
+        generator = torch.Generator().manual_seed(seed)
+        weights = torch.empty(self.size)
+        for number, parameter in enumerate(self.split(weights)):
+            bound = 1.0 / math.sqrt(self.widths[number // 2])
+            # In steps that round once each, lest a fused multiply-add of another processor give
+            # another last bit: centers whose starts differ refuse each other.
+            draws = torch.rand(parameter.shape, generator=generator)
+            parameter.copy_(draws.mul_(2.0).sub_(1.0).mul_(bound))
+        return weights
+
+    def logits(
+        self, weights: torch.Tensor, x: torch.Tensor, dropout: torch.Generator | None = None
+    ) -> torch.Tensor:
+        """Log-odds, shape ``(n,)``, of rows ``x`` ``(n, d)``; dropout only if given a generator."""
+        parameters = self.split(weights)
+        for layer in range(0, len(parameters) - 2, 2):
+            x = torch.relu(functional.linear(x, parameters[layer], parameters[layer + 1]))
+            if dropout is not None and self.dropout > 0:
+                x = x * dropout_mask(x.shape[0], x.shape[1], self.dropout, dropout)
+        return functional.linear(x, parameters[-2], parameters[-1]).squeeze(-1)
+
+
+def dropout_mask(rows: int, columns: int, p: float, generator: torch.Generator) -> torch.Tensor:
+    """0 with probability p, else 1/(1 − p), p rounded to 1/65536; float32 ``(rows, columns)``.
+
+    Each 64-bit draw serves four elements, since drawing them singly is a third of a local step; and
+    it takes a generator, since ``nn.Dropout`` would draw from the one that all threads share.
+    """
+    kept = min(max(round((1.0 - p) * 65536), 1), 65536)
+    draws = torch.empty((rows * columns + 3) // 4, dtype=torch.int64)
+    draws.random_(-(2**63), None, generator=generator)
+    lanes = draws.view(torch.int16)[: rows * columns].view(rows, columns)
+    return (lanes <= kept - 32769).to(torch.float32).mul_(65536 / kept)
+
+
+def trunk_layout(contract: Contract) -> TrunkLayout:
+    """Names and shapes of the shared tensors, in their order on the wire."""
+    return Mlp.of(contract).trunk
+
+
+def initial_trunk(contract: Contract) -> Vector:
+    """The trunk that every center of this contract starts from."""
+    model = Mlp.of(contract)
+    vector: Vector = model.initial(contract.model.init_seed)[: model.trunk.size].numpy().copy()
+    return vector
+
+
+def initial_trunk_digest(contract: Contract) -> str:
+    """SHA-256 (hex) of the initial trunk's float32 little-endian bytes and its layout.
+
+    It travels in the handshake: averaging independently drawn networks would destroy both.
+    """
+    payload = initial_trunk(contract).astype("<f4").tobytes()
+    return hashlib.sha256(payload + trunk_layout(contract).digest.encode()).hexdigest()
