@@ -302,6 +302,8 @@ def pause(center: Center) -> None:
 
 def _finish(center: Center) -> None:
     farewell(center)
+    for peer in center.peers.all():
+        peer.next_contact = center.now + center.contract.pacing.linger_s / 4
     center.enter(Phase.LINGERING)
 
 

@@ -12,7 +12,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from sim.network import Faults, Network
-from tests.support.federations import check_at_rest, check_rounds, contract, heal_and_finish, network
+from tests.support.federations import (
+    check_at_rest,
+    check_rounds,
+    contract,
+    heal_and_finish,
+    network,
+)
 
 
 class Federation(RuleBasedStateMachine):
