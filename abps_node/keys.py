@@ -8,18 +8,19 @@ federation's roster. Identity is the public key, never what a message claims.
 from __future__ import annotations
 
 import os
-import re
 import stat
+import struct
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 import zmq
+from zmq.utils import z85
 
 from abps_node.errors import KeyFileError
 
 MAX_KEY_FILE_BYTES: Final = 4096
-_Z85_KEY: Final = re.compile(r"^[0-9a-zA-Z.\-:+=^!/*?&<>()\[\]{}@%$#]{40}$")
+_KEY_CHARACTERS: Final = 40
 _SECRET_MODE: Final = 0o600
 _DIRECTORY_MODE: Final = 0o700
 _OPEN_TO_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
@@ -34,8 +35,14 @@ class KeyPair:
 
 
 def is_public_key(text: str) -> bool:
-    """Whether the text has the form of a CURVE key in z85."""
-    return _Z85_KEY.match(text) is not None
+    """Whether the text is the z85 form of 32 bytes, as CURVE keys are."""
+    if len(text) != _KEY_CHARACTERS:
+        return False
+    try:
+        z85.decode(text)
+    except (ValueError, KeyError, struct.error):  # not ASCII, no z85 digit, beyond 32 bits
+        return False
+    return True
 
 
 def generate() -> KeyPair:

@@ -103,18 +103,16 @@ class Transport:
         )
         self._readers: list[EdgeReader] = []
         self._open = False
-        self._started = False
 
     # -- life --
 
     async def start(self) -> str:
         """Bind and begin to read; returns the endpoint with the real port.
 
-        ``BindError`` names the address and the cause. A transport is started once.
+        ``BindError`` names the address and the cause; starting may be tried again after it.
         """
-        if self._started:
-            raise TransportError(f"{self._center_id}: the transport was started before")
-        self._started = True
+        if self._open:
+            raise TransportError(f"{self._center_id}: the transport is open already")
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._gatekeeper = Gatekeeper(self._context, self._allowed, self._refuse_key)
         self._gatekeeper.start()
