@@ -138,7 +138,9 @@ class _Plain(_Shown):
 
 
 def _table(title: str, views: Sequence[CenterView]) -> Table:
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table = Table(
+        title=Text(title), title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0)
+    )
     table.add_column("center", style="bold")
     table.add_column("now")
     table.add_column("round", justify="right")
@@ -148,5 +150,5 @@ def _table(title: str, views: Sequence[CenterView]) -> Table:
     for view in views:
         now = Text(view.phase, style="red" if view.failed else "")
         rounds = f"{view.round}/{view.rounds}"
-        table.add_row(view.id, now, rounds, view.last, view.metric, str(view.rests))
+        table.add_row(view.id, now, rounds, Text(view.last), view.metric, str(view.rests))
     return table

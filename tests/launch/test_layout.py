@@ -18,7 +18,7 @@ from launch.layout import LayoutError, read_layout, write_federation
 from launch.toml import federation_text
 from protocol.contract import Contract
 from protocol.presets import PRESETS
-from tests.support.federations import patients, small_federation
+from tests.support.layouts import patients, small_federation
 from tests.support.records import make_contract
 
 
