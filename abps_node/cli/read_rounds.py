@@ -1,0 +1,93 @@
+"""`abps rounds`: one line a round, the same whether listed or followed."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import Any
+
+import typer
+
+from abps_node.cli.human import console, number, plain, signed, size, to_json, utc
+from abps_node.store.reader import Reader
+from abps_node.store.views import RoundEntry
+from protocol.record import RoundRecord
+
+_COLUMNS = "{:>7} {:>15} {:>7} {:>5} {:>7} {:>8}  "
+HEADER = _COLUMNS.format("round", "U(∅)→U(P)", "valid.", "prop.", "time", "bytes")
+HEADER += "partners (φ) or cause of rest"
+_GLUE = "\N{NO-BREAK SPACE}"
+"""Keeps a partner and its credit on one line."""
+NOTHING = "No round is committed yet."
+
+
+def show_all(reader: Reader, last: int | None, as_json: bool) -> None:
+    """Print the newest ``last`` rounds, or all."""
+    entries = reader.rounds(limit=last)
+    if as_json:
+        center = reader.status().center
+        typer.echo(to_json({"center": center, "rounds": [document(entry) for entry in entries]}))
+    elif not entries:
+        typer.echo(NOTHING)
+    else:
+        width = console().width
+        typer.echo("\n".join([HEADER, *(line(entry.record, width) for entry in entries)]))
+
+
+class Follower:
+    """Prints each round once, as soon as it is committed."""
+
+    def __init__(self, reader: Reader, last: int | None, as_json: bool) -> None:
+        self._reader = reader
+        self._last = last
+        self._as_json = as_json
+        self._shown = 0
+        if not as_json:
+            typer.echo(HEADER)
+
+    def step(self) -> None:
+        """Print what is new."""
+        for entry in self._reader.rounds(since=self._shown, limit=self._last):
+            if self._as_json:
+                typer.echo(to_json(document(entry), indent=None))
+            else:
+                typer.echo(line(entry.record, console().width))
+            self._shown = entry.record.round
+        # The limit is for what was there before; of what comes nothing is left out.
+        self._last = None
+
+
+def document(entry: RoundEntry) -> dict[str, Any]:
+    """The record as JSON types, with the time of its commit in UTC."""
+    return {"at": utc(entry.at), **plain(entry.record)}
+
+
+def line(record: RoundRecord, width: int) -> str:
+    """A round in one line; what does not fit is continued below the last column."""
+    accepted = sum(proposal.outcome == "accepted" for proposal in record.proposals_sent)
+    moved = sum(record.bytes_sent.values()) + sum(record.bytes_received.values())
+    utility = number(record.u_empty, 4)
+    if record.partners:
+        utility += f"→{number(record.u_partners, 4)}"
+    head = _COLUMNS.format(
+        f"{record.round}{'ε' if record.exploratory else ' '}",
+        utility,
+        number(record.validation.value, 4),
+        f"{len(record.proposals_sent)}/{accepted}",
+        f"{record.durations.get('total', 0.0):.1f} s",
+        size(moved),
+    )
+    filled = textwrap.fill(
+        _company(record),
+        width=max(width, len(head) + 20),
+        initial_indent=head,
+        subsequent_indent=" " * len(head),
+        break_on_hyphens=False,
+    )
+    return filled.replace(_GLUE, " ")
+
+
+def _company(record: RoundRecord) -> str:
+    """The partners with their credit, or why there was none."""
+    if record.rest is not None:
+        return f"rest: {record.rest.cause}" + (" (intentional)" if record.rest.intentional else "")
+    return ", ".join(f"{p.peer}{_GLUE}{signed(p.phi)}" for p in record.partners)

@@ -1,0 +1,155 @@
+"""`abps status`: one center at a glance."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from abps_node.cli.human import (
+    MISSING,
+    ago,
+    clean,
+    clock,
+    count,
+    number,
+    plain,
+    size,
+    utc,
+)
+from abps_node.store.views import Status, TrafficTotal
+from protocol.record import RestCause
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_STYLES = {"running": "green", "finished": "green", "dead": "bold red", "stopped": "yellow"}
+_TIMES = ("started", "ended", "phase_since", "last_round_at")
+_PEER_ORDER = ("met", "suspect", "finished", "away", "refused", "unmet")
+
+
+def document(status: Status) -> dict[str, Any]:
+    """The status as JSON types; times in UTC."""
+    values: dict[str, Any] = plain(status)
+    for name in _TIMES:
+        values[name] = utc(getattr(status, name))
+    if status.last_event is not None:
+        values["last_event"]["at"] = utc(status.last_event.at)
+    return values
+
+
+def show(status: Status, console: Console) -> None:
+    """Print the status as a list of names and values."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True, style="dim")
+    table.add_column()
+    style = _STYLES.get(status.condition, "")
+    table.add_row("center", Text(f"{status.center}, {_federation(status)}"))
+    table.add_row("state", Text(_state(status), style=style))
+    for name, value in _lines(status):
+        table.add_row(name, Text(value))
+    console.print(table)
+
+
+def _lines(status: Status) -> list[tuple[str, str]]:
+    return [
+        ("process", _process(status)),
+        ("last round", _last_round(status)),
+        ("partners now", ", ".join(status.partners_now) or "none"),
+        ("validation", _validation(status)),
+        ("isolated", _isolated(status)),
+        ("peers", _peers(status)),
+        ("sent", _traffic(status.sent)),
+        ("received", _traffic(status.received)),
+        ("last event", _last_event(status)),
+    ]
+
+
+def _federation(status: Status) -> str:
+    return f"federation {status.contract_name}, contract {status.contract_digest[:12]}"
+
+
+def _state(status: Status) -> str:
+    where = f"phase {status.phase} of round {status.phase_round} of {status.rounds_planned}"
+    match status.condition:
+        case "running":
+            return f"running: {where}, for {ago(status.phase_since)}"
+        case "dead":
+            return (
+                f"died in {where}, which began {clock(status.phase_since)} "
+                f"({ago(status.phase_since)} ago); process {status.pid} is gone"
+            )
+        case "finished":
+            return f"finished after round {status.last_round} of {status.rounds_planned}"
+        case "stopped":
+            ended = f"{clock(status.ended)} ({ago(status.ended)} ago)"
+            return f"stopped on {ended} after round {status.last_round} of {status.rounds_planned}"
+        case "elsewhere":
+            return (
+                f"last heard of on {status.host} in {where}, "
+                f"{ago(status.phase_since)} ago; whether it runs can only be seen there"
+            )
+        case "new":
+            return "never started"
+
+
+def _process(status: Status) -> str:
+    if status.pid is None:
+        return MISSING
+    return (
+        f"{status.pid} on {status.host}, incarnation {status.incarnation}, "
+        f"{status.endpoint or 'not listening yet'}, started {clock(status.started)}"
+    )
+
+
+def _last_round(status: Status) -> str:
+    if status.last_round == 0:
+        return "none committed yet"
+    partners = ", ".join(status.partners_last)
+    company = f"with {partners}" if partners else "without a partner"
+    when = f"{ago(status.last_round_at)} ago"
+    return f"{status.last_round} of {status.rounds_planned}, {when}, {company}"
+
+
+def _validation(status: Status) -> str:
+    found = status.validation
+    if found is None:
+        return MISSING
+    rows = f"{count(found.events, 'event')} in {count(found.rows, 'row')}"
+    gain = f"{count(status.rounds_without_gain, 'round')} without gain since"
+    return (
+        f"{found.metric} {number(found.value, 4)} ({rows}); best {number(status.best_metric, 4)} "
+        f"in round {status.best_round}, {gain}"
+    )
+
+
+def _isolated(status: Status) -> str:
+    total = sum(status.isolated.values())
+    if total == 0:
+        return f"none of {count(status.last_round, 'round')}"
+    causes = ", ".join(
+        f"{n} {cause}{' (intentional)' if RestCause(cause).intentional else ''}"
+        for cause, n in status.isolated.items()
+    )
+    return f"{total} of {count(status.last_round, 'round')}: {causes}"
+
+
+def _peers(status: Status) -> str:
+    known = sorted(status.peers, key=lambda name: (*_PEER_ORDER, name).index(name))
+    return ", ".join(f"{status.peers[name]} {name}" for name in known) or "none known yet"
+
+
+def _traffic(total: TrafficTotal) -> str:
+    return (
+        f"{size(total.frame_bytes)} in {count(total.messages, 'message')}, "
+        f"{size(total.wire_bytes)} on the wire"
+    )
+
+
+def _last_event(status: Status) -> str:
+    event = status.last_event
+    if event is None:
+        return MISSING
+    who = f" {event.peer}:" if event.peer else ""
+    return f"{clock(event.at)}, {event.level},{who} {clean(event.text)}"
