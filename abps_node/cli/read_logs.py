@@ -120,7 +120,7 @@ def log_files(state_dir: Path) -> list[Path]:
     present = state_dir / LOG_NAME
     if not present.is_file():
         raise StoreError(
-            f"{state_dir}: found no {LOG_NAME}: no center has run with this state directory yet"
+            f"{state_dir}: found no {LOG_NAME}, which every center writes from its start on"
         )
     rotated = [path for path in state_dir.glob(f"{LOG_NAME}.*") if path.suffix[1:].isdigit()]
     return [*sorted(rotated, key=lambda path: -int(path.suffix[1:])), present]

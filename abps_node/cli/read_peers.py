@@ -128,6 +128,9 @@ def show(table: PeerTable, console: Console, everyone: bool) -> None:
     console.print(_title(table))
     if shown:
         console.print(_table(table, shown))
+    for line in shown:
+        if line.view.status == "refused" and line.view.detail:
+            console.print(f"{line.view.peer} is refused: {clean(line.view.detail)}", style="red")
     rest = table.lines[len(shown) :]
     if rest:
         console.print(_summary(rest))
@@ -171,8 +174,7 @@ def _table(table: PeerTable, lines: tuple[PeerLine, ...]) -> Table:
 def _status(view: PeerView) -> str:
     """The status, and the incarnation if the peer was started more than once."""
     again = f" #{view.incarnation}" if view.incarnation > 1 else ""
-    why = f": {clean(view.detail)}" if view.status == "refused" and view.detail else ""
-    return view.status + again + why
+    return view.status + again
 
 
 def _outcome(view: PeerView) -> str:
