@@ -27,9 +27,10 @@ def check(
     config: Annotated[Path, typer.Argument(metavar="CENTER.TOML", help="the center's file")],
     as_json: Annotated[bool, typer.Option("--json", help="findings as one JSON object")] = False,
 ) -> None:
-    """Look at everything a start needs: files, keys, data, port, peers, disk. Starts nothing.
+    """Look for all that would stop or surprise a start.
 
-    Exit code 0 if no problem was found (warnings may have been), else 1.
+    Checks files, keys, data, port, peers, disk and state, and says how to fix what it finds. Exit
+    code 0 if no problem was found (warnings may have been), else 1.
     """
     from abps_node.preflight import Severity, check_center
 

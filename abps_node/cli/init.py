@@ -28,8 +28,9 @@ def init(
         typer.Option(help="an existing federation.toml; default: an example is written"),
     ] = None,
 ) -> None:
-    """Make the folder of a center: commented center.toml, key pair, example federation.toml.
+    """Make the folder of a new center.
 
+    It gets a commented center.toml, a key pair, and an example federation.toml unless one is given.
     Nothing is overwritten; what exists is named and left alone. Exit code 1 if all of it existed.
     """
     from abps_node.scaffold import scaffold
@@ -52,10 +53,13 @@ def _next_steps(made: Scaffold) -> str:
     lines = roster_entry(made.center_id, made.public_key).splitlines()
     entry = "".join(f"     {line}\n" for line in lines)
     data = made.center.parent / str(read_toml(made.center).get("data"))
-    where = "stands in" if made.on_roster else "must get into"
+    if made.on_roster:
+        where = f"This entry stands in {made.federation}; all centers need the same roster:"
+    else:
+        where = f"Get this entry into {made.federation}, and into the copies of all centers:"
     return (
         f"\nNext\n"
-        f"1. This entry {where} {made.federation}, here and in the copies of all other centers:\n"
+        f"1. {where}\n"
         f"{entry}"
         f"2. Look through {made.federation} and {made.center}.\n"
         f"3. Put the patient table at {data}, with the columns of [contract.data].\n"

@@ -25,11 +25,12 @@ def register(app: typer.Typer) -> None:
 def run(
     config: Annotated[Path, typer.Argument(metavar="CENTER.TOML", help="the center's file")],
 ) -> None:
-    """Take part in the federation until the last round, in the foreground.
+    """Take part in the federation, in the foreground.
 
-    Logs go to stderr, for people on a terminal and as JSON lines otherwise, and as JSON lines to
-    log.jsonl in the state directory. SIGTERM and Ctrl-C say goodbye to partners and end with exit
-    code 3; the same command then goes on from the last finished round.
+    Ends by itself after the last round. Logs go to stderr, for people on a terminal and as JSON
+    lines otherwise, and as JSON lines to log.jsonl in the state directory. SIGTERM and Ctrl-C
+    say goodbye to partners and end with exit code 3; the same command then goes on from the
+    last finished round.
     """
     from abps_node.config import load_center_config
 

@@ -9,10 +9,11 @@ from typing import Final
 
 from abps_node.config import CenterConfig, load_center_config
 from abps_node.errors import ConfigError
-from abps_node.preflight.agreement import check_agreement, check_keys, check_peers
+from abps_node.preflight.agreement import check_agreement, check_keys
 from abps_node.preflight.finding import Finding, guarded, ok, problem, warning
 from abps_node.preflight.machine import check_disk, check_port, check_state
 from abps_node.preflight.patients import check_patients
+from abps_node.preflight.peers import check_peers
 
 Check = Callable[[CenterConfig], Iterable[Finding]]
 

@@ -17,7 +17,7 @@ from abps_node.store import Store
 from protocol.contract import Contract
 from tests.support.command_line import abps
 from tests.support.made_center import made_rows, make_center, write_rows
-from tests.support.toml_files import center_tables, federation_tables, put
+from tests.support.toml_files import KEY_B, center_tables, federation_tables, put
 
 
 def found(path: Path, check: str, severity: str) -> list[Finding]:
@@ -272,3 +272,66 @@ def test_state_of_this_center_is_told(tmp_path: Path) -> None:
     assert line.finding.startswith("0 rounds of this contract in")
     (config.state_dir / "state.sqlite").write_bytes(b"no database" * 100)
     assert "is damaged or not a state file" in problems(path)["state"]
+
+
+def test_static_peers_without_an_address_are_named(tmp_path: Path) -> None:
+    federation = federation_tables()
+    path = make_center(tmp_path, federation=federation)
+    assert "1 of 1 other centers" in found(path, "peers", "ok")[0].finding
+    assert found(path, "peers", "warning") == []
+    text = (tmp_path / "federation.toml").read_text(encoding="utf-8")
+    text = text.replace('address = "tcp://127.0.0.1:5556"', "")
+    (tmp_path / "federation.toml").write_text(text, encoding="utf-8")
+    (line,) = found(path, "peers", "warning")
+    assert line.finding.startswith("south: roster: address: missing")
+
+
+def directory_center(tmp_path: Path) -> Path:
+    """A healthy center with directory discovery in the folder ``share/cards``."""
+    federation = federation_tables()
+    federation["discovery"] = {"kind": "directory", "path": "share/cards"}
+    return make_center(tmp_path, federation=federation)
+
+
+def test_shared_folder_that_is_not_mounted_is_a_problem(tmp_path: Path) -> None:
+    path = directory_center(tmp_path)
+    assert problems(path) == {
+        "peers": f"{tmp_path.resolve() / 'share'}: cannot be written: No such file or directory"
+    }
+    (tmp_path / "share").mkdir()
+    assert problems(path) == {}
+    first, _ = found(path, "peers", "warning")
+    assert "share/cards: no such folder yet" in first.finding
+    assert list((tmp_path / "share").iterdir()) == []
+
+
+def test_cards_in_the_shared_folder(tmp_path: Path) -> None:
+    path = directory_center(tmp_path)
+    cards = tmp_path / "share/cards"
+    cards.mkdir(parents=True)
+    (line,) = found(path, "peers", "warning")
+    assert f"south: {cards.resolve() / 'south.json'}: missing" in line.finding
+    (cards / "south.json").write_text("{", encoding="utf-8")
+    (line,) = found(path, "peers", "warning")
+    assert "south.json: the file: " in line.finding
+    card = {
+        "version": 1,
+        "id": "south",
+        "public_key": KEY_B,
+        "address": "tcp://127.0.0.1:6000",
+        "incarnation": 1,
+    }
+    (cards / "south.json").write_text(json.dumps(card), encoding="utf-8")
+    assert found(path, "peers", "warning") == []
+    assert "1 of 1 other centers" in found(path, "peers", "ok")[1].finding
+
+
+def test_many_peers_without_an_address_are_summed_up(tmp_path: Path) -> None:
+    path = make_center(tmp_path)
+    text = (tmp_path / "federation.toml").read_text(encoding="utf-8")
+    for number in range(9):
+        text += f'[[roster]]\nid = "c{number}"\npublic_key = "{"d" * 39}{number}"\n'
+    (tmp_path / "federation.toml").write_text(text, encoding="utf-8")
+    lines = [line.finding for line in found(path, "peers", "warning")]
+    assert len(lines) == 6
+    assert lines[-1] == "4 more centers without an address"

@@ -125,7 +125,9 @@ def test_existing_federation_is_referred_to(tmp_path: Path) -> None:
     federation = tmp_path / "shared/federation.toml"
     outcome = abps("init", tmp_path / "north", "--federation", federation)
     assert outcome.code == 0
-    assert f"must get into {federation}" in outcome.out, "the roster has another key for north"
+    assert f"Get this entry into {federation}" in outcome.out, (
+        "the roster has another key for north"
+    )
     config = load_center_config(tmp_path / "north/center.toml")
     assert config.federation.path == federation.resolve()
     assert config.member.public_key == KEY_A

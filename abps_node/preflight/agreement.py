@@ -1,0 +1,47 @@
+"""Checks of what was agreed on with the others: the contract, and the own identity in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from abps_node.config import CenterConfig
+from abps_node.identity import load_own_keys
+from abps_node.preflight.finding import Finding, ok, warning
+
+
+def check_agreement(config: CenterConfig) -> Iterator[Finding]:
+    """What was agreed on, and what in it somebody may not have meant."""
+    federation = config.federation
+    contract, policy = federation.contract, federation.contract.policy
+    yield ok(
+        "contract",
+        f"{contract.name}, roster of {len(federation.roster)}, hash {contract.digest()[:12]}, "
+        f"own goal {config.goal}",
+    )
+    if contract.security == "none":
+        yield warning(
+            "security",
+            'security = "none": trunks and cards travel in clear, and nobody proves who they are',
+            'set contract.security = "curve" for anything but an experiment with public data',
+        )
+    if federation.simulation:
+        yield warning(
+            "simulation",
+            "several centers' secret keys lie together: whoever reads the folder is all of them",
+            "for an experiment only; else each center makes its own key with `abps init`",
+        )
+    if policy.card == "enriched" and not contract.data.card.features:
+        yield warning(
+            "card",
+            'policy.card = "enriched", but data.card.features is empty: it stays the base card',
+            "name the binary columns in contract.data.card.features",
+        )
+
+
+def check_keys(config: CenterConfig) -> Iterator[Finding]:
+    """The own key pair; raises ``KeyFileError`` if it is unusable or not the roster's."""
+    if config.federation.contract.security == "none":
+        yield ok("keys", 'not used, since security = "none"')
+        return
+    pair = load_own_keys(config)
+    yield ok("keys", f"{config.secret_key} is private and is the roster's {pair.public}")

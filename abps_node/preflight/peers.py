@@ -1,0 +1,56 @@
+"""Checks of whether the other centers can be found, and this one by them."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from abps_node.config import CenterConfig
+from abps_node.discovery import Sighting, make_discovery
+from abps_node.errors import TransportError
+from abps_node.preflight.finding import Finding, ok, warning
+
+_SHOWN: Final = 5
+"""So many centers without an address are listed one by one."""
+
+
+def check_peers(config: CenterConfig) -> Iterator[Finding]:
+    """Who can be found now; raises ``TransportError`` if the shared folder cannot be used."""
+    folder = config.federation.discovery.path
+    if folder is not None:
+        yield _folder(folder)
+        fix = "nothing, if that center has not started yet; else look at its log"
+    else:
+        fix = "add its address to the roster, or leave it to that center to connect"
+    sightings = make_discovery(config.federation, config.id).readable()
+    missing = [sighting for sighting in sightings if sighting.address is None]
+    found = f"{len(sightings) - len(missing)} of {len(sightings)} other centers have an address"
+    yield ok("peers", f"{found} ({config.federation.discovery.kind} discovery)")
+    for sighting in missing[:_SHOWN]:
+        yield warning("peers", _text(sighting), fix)
+    if len(missing) > _SHOWN:
+        yield warning("peers", f"{len(missing) - _SHOWN} more centers without an address", fix)
+
+
+def _folder(folder: Path) -> Finding:
+    """Whether the own address can be announced there; leaves nothing behind."""
+    # Only the folder itself is ever made: a parent that is missing is a share not mounted.
+    place = folder if folder.exists() else folder.parent
+    try:
+        with tempfile.TemporaryFile(dir=place, prefix="."):
+            pass
+    except OSError as error:
+        raise TransportError(f"{place}: cannot be written: {error.strerror}") from error
+    if place is folder:
+        return ok("peers", f"{folder} can be written")
+    return warning(
+        "peers",
+        f"{folder}: no such folder yet; the first center that starts makes it",
+        "nothing, if no center has started yet; else mount the shared folder",
+    )
+
+
+def _text(sighting: Sighting) -> str:
+    return f"{sighting.center}: {sighting.problem}"
