@@ -113,21 +113,24 @@ class Store:
                 raise
         return cls(path, connection, clock)
 
-    def close(self) -> None:
-        """Note the clean end (unless superseded), fold the log into the main file, disconnect."""
+    def close(self, *, clean: bool = True) -> None:
+        """Fold the log into the main file as far as readers allow, and disconnect.
+
+        A ``clean`` end is noted, unless superseded; without it the center will be found dead.
+        """
         try:
-            if self._incarnation:
+            if clean and self._incarnation:
                 self._mark_ended()
             with readable_errors(self.path):
-                self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+                self._db.execute("PRAGMA wal_checkpoint(PASSIVE)")
         finally:
             self._db.close()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.close(clean=kind is None)
 
     # Incarnation -------------------------------------------------------------------------------
 

@@ -133,3 +133,23 @@ def test_the_condition_follows_the_life_of_the_process(
         again.commit_round(Chronicle(incarnation=2).resting(finished=True))
         assert reader.condition() == "running", "lingers"
     assert reader.condition() == "finished"
+
+
+def test_a_center_that_ends_by_an_error_has_not_stopped_but_died(tmp_path: Path) -> None:
+    with (
+        pytest.raises(RuntimeError, match="a bug"),
+        Store.open(tmp_path, "here", CONTRACT) as store,
+    ):
+        store.begin_incarnation()
+        store.set_runtime("tcp://127.0.0.1:5555", _gone())
+        raise RuntimeError("a bug")
+    assert Reader(tmp_path).condition() == "dead"
+
+
+def _gone() -> int:
+    """The id of a process that has ended."""
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0)
+    os.waitpid(pid, 0)
+    return pid
