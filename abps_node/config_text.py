@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
@@ -19,6 +21,7 @@ Location = Sequence[str | int]
 M = TypeVar("M", bound=BaseModel)
 
 _SHOWN_CHARACTERS = 80
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+\Z")
 _OWN_WORDS = "allowed"
 """Key of ``json_schema_extra`` under which a model gives its own words for a pattern or check."""
 
@@ -119,9 +122,14 @@ def checked(model: type[M], raw: dict[str, Any], file: object) -> tuple[M | None
     try:
         return model.model_validate(raw), []
     except ValidationError as error:
-        root = model.model_json_schema()
+        root = _schema_of(model)
         details = error.errors(include_url=False)
         return None, [f"{file}: {_problem(detail, raw, root)}" for detail in details]
+
+
+@cache
+def _schema_of(model: type[BaseModel]) -> Schema:
+    return model.model_json_schema()
 
 
 def _problem(detail: ErrorDetails, raw: dict[str, Any], root: Schema) -> str:
@@ -146,11 +154,17 @@ def _dotted(location: Location, table: dict[str, Any]) -> str:
         inside = isinstance(raw, list) or step in raw
         raw = raw[step] if inside else {}
         if isinstance(step, str):
-            key += f".{step}" if key else step
+            key += f".{_quoted_if_odd(step)}" if key else _quoted_if_odd(step)
             continue
         names = [raw[field] for field in ("id", "name") if isinstance(raw, dict) and field in raw]
-        key += f"[{names[0]}]" if names and isinstance(names[0], str) else f"[#{step + 1}]"
+        named = names and isinstance(names[0], str)
+        key += f"[{_quoted_if_odd(names[0])}]" if named else f"[#{step + 1}]"
     return key
+
+
+def _quoted_if_odd(name: str) -> str:
+    """A key as TOML would have it, so that one with a line break cannot break the message."""
+    return name if _BARE_KEY.match(name) else shown(name)
 
 
 def _node_at(location: Location, root: Schema) -> Schema:

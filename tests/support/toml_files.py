@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ def federation_tables() -> dict[str, Any]:
     return {
         "contract": {
             "name": "test",
-            "data": {"label": "died", "features": [dict(feature) for feature in FEATURES]},
+            "data": {"label": "died", "features": deepcopy(FEATURES)},
             "policy": {},
         },
         "discovery": {"kind": "static"},
