@@ -28,7 +28,12 @@ from tests.support.records import Chronicle
 
 DEADLINE_S = 30.0
 
-REPORT = "import os, sys; open(sys.argv[2], 'w').write(f'{os.getpid()}\\n')\n"
+# Not in one expression: a signal while the file closes by itself would raise where nobody hears it.
+REPORT = """
+import os
+with open(sys.argv[2], "w") as pipe:
+    print(os.getpid(), file=pipe, flush=True)
+"""
 OBEDIENT = "import signal; signal.signal(15, lambda *_: sys.exit(3))\n"
 DEAF = "import signal; signal.signal(15, signal.SIG_IGN)\n"
 WAIT = "import time; time.sleep(600)\n"
