@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,7 +13,6 @@ if TYPE_CHECKING:
     from abps_node.preflight import Finding
 
 _COLORS = {"ok": "green", "warning": "yellow", "problem": "bold red"}
-_WIDTH_WITHOUT_TERMINAL = 120
 
 
 def register(app: typer.Typer) -> None:
@@ -32,13 +29,13 @@ def check(
     Checks files, keys, data, port, peers, disk and state, and says how to fix what it finds. Exit
     code 0 if no problem was found (warnings may have been), else 1.
     """
+    from abps_node.cli.human import to_json
     from abps_node.preflight import Severity, check_center
 
     findings = check_center(config)
     good = all(finding.severity is not Severity.PROBLEM for finding in findings)
     if as_json:
-        rows = [asdict(finding) for finding in findings]
-        typer.echo(json.dumps({"ok": good, "findings": rows}, ensure_ascii=False, indent=2))
+        typer.echo(to_json({"ok": good, "findings": findings}))
     else:
         _print_table(findings)
     raise typer.Exit(ExitCode.OK if good else ExitCode.FAILED)
@@ -46,15 +43,14 @@ def check(
 
 def _print_table(findings: list[Finding]) -> None:
     from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.table import Table
+    from rich.table import Column, Table
     from rich.text import Text
 
-    table = Table("", "check", "finding", "how to fix", box=SIMPLE_HEAD)
+    from abps_node.cli.human import console
+
+    finding_column, fix_column = Column("finding", overflow="fold"), Column("how to fix")
+    table = Table("", "check", finding_column, fix_column, box=SIMPLE_HEAD)
     for finding in findings:
         severity = Text(finding.severity, style=_COLORS[finding.severity])
         table.add_row(severity, *map(Text, (finding.check, finding.finding, finding.fix)))
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=_WIDTH_WITHOUT_TERMINAL)
-    console.print(table)
+    console().print(table)

@@ -38,7 +38,7 @@ def check_center(path: Path) -> list[Finding]:
         findings = [problem("config", line, "change the key that is named") for line in lines]
         rest = f"not looked at yet: {', '.join(CHECKS)}"
         return [*findings, warning("config", rest, "first correct the files")]
-    findings = [ok("config", f"{config.path} and {config.federation.path} are valid")]
+    findings = [ok("config", f"{config.path.name} and {config.federation.path.name} are valid")]
     for name, (check, fix) in CHECKS.items():
         findings += guarded(name, fix, partial(check, config))
     return findings

@@ -12,7 +12,7 @@ from abps_node.discovery import Sighting, make_discovery
 from abps_node.errors import TransportError
 from abps_node.preflight.finding import Finding, ok, warning
 
-_SHOWN: Final = 5
+_SHOWN: Final = 3
 """So many centers without an address are listed one by one."""
 
 
@@ -31,7 +31,7 @@ def check_peers(config: CenterConfig) -> Iterator[Finding]:
     for sighting in missing[:_SHOWN]:
         yield warning("peers", _text(sighting), fix)
     if len(missing) > _SHOWN:
-        yield warning("peers", f"{len(missing) - _SHOWN} more centers without an address", fix)
+        yield warning("peers", f"and {len(missing) - _SHOWN} more without an address", fix)
 
 
 def _folder(folder: Path) -> Finding:

@@ -333,5 +333,5 @@ def test_many_peers_without_an_address_are_summed_up(tmp_path: Path) -> None:
         text += f'[[roster]]\nid = "c{number}"\npublic_key = "{"d" * 39}{number}"\n'
     (tmp_path / "federation.toml").write_text(text, encoding="utf-8")
     lines = [line.finding for line in found(path, "peers", "warning")]
-    assert len(lines) == 6
-    assert lines[-1] == "4 more centers without an address"
+    assert len(lines) == 4
+    assert lines[-1] == "and 6 more without an address"
