@@ -131,6 +131,13 @@ def test_truncation_gives_late_arrivals_nothing() -> None:
     assert shapley(credit_plan, u, 0.5) == {"a": 0.0, "b": 0.0, "c": 0.0}
 
 
+def test_a_utility_exactly_at_the_tolerance_is_truncated() -> None:
+    u = {c: 0.5 + 0.25 * len(c) for c in all_coalitions("ab")}
+    credit_plan = CreditPlan(("a", "b"), tuple(u), (("a", "b"),))
+    assert shapley(credit_plan, u, 0.25) == {"a": 0.25, "b": 0.0}
+    assert shapley(credit_plan, u, 0.24) == {"a": 0.25, "b": 0.25}
+
+
 def test_exact_values_know_no_truncation() -> None:
     u = {c: 0.5 + 0.01 * len(c) for c in all_coalitions("ab")}
     assert shapley(exact(("a", "b")), u, 0.4) == shapley(exact(("a", "b")), u)
