@@ -72,16 +72,13 @@ def run_center(config: CenterConfig) -> int:
     contract = config.federation.contract
     data = load_center(contract, config.id, config.data)
     learner = Learner(contract, data, config.seed)
-    store = Store.open(config.state_dir, config.id, contract)
-    try:
+    with Store.open(config.state_dir, config.id, contract) as store:
         incarnation = store.begin_incarnation()
         recovered = store.recover()
         if recovered.model is not None:
             learner.load_state_tensors(models.read_model(config.state_dir, recovered.model))
         daemon = Daemon(config, data, learner, store, incarnation, recovered)
         return asyncio.run(daemon.run())
-    finally:
-        store.close()
 
 
 class Daemon:
