@@ -67,8 +67,8 @@ def exit_codes_page() -> str:
             "",
             *_table(["code", "name", "what happened", "what to do"], rows),
             "",
-            "130 is the shell's number for Ctrl-C: a reading command or the launcher was "
-            "interrupted.",
+            "130 and 143 are the shell's numbers for Ctrl-C and SIGTERM: the command was ended "
+            "before it handled them, which costs nothing.",
             "",
             "Under a supervisor: restart after 3, 13 and 70, never after 15, and after 10, 11, 12, "
             "14 and 16 only once somebody has changed what the message names.",

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -40,16 +44,18 @@ def run(
 def run_logged(config: CenterConfig) -> int:
     """Set up the logs of this process, run the daemon, log how it ended; returns the exit code.
 
-    Raises ``StoreError`` if not even the log can be written. Everything else that goes wrong is
-    logged, so that a center which nobody watches leaves the reason behind.
+    For the main thread only, because of signals. Raises ``StoreError`` if not even the log can be
+    written. Everything else that goes wrong is logged, so that a center which nobody watches leaves
+    the reason behind.
     """
     from abps_node import logs
 
     logs.setup(config.id, config.state_dir, config.log_level)
     try:
-        from abps_node.daemon import run_center
+        with _stoppable():
+            from abps_node.daemon import run_center
 
-        code = run_center(config)
+            code = run_center(config)
     except NodeError as error:
         code = exit_code_for(error)
         _log.error("%s", error, extra=_ended(code))
@@ -57,6 +63,29 @@ def run_logged(config: CenterConfig) -> int:
         code = ExitCode.INTERNAL
         _log.critical("a bug ended the daemon", exc_info=True, extra=_ended(code))
     return code
+
+
+@contextmanager
+def _stoppable() -> Iterator[None]:
+    """SIGTERM and SIGINT end the process with the right code until the daemon handles them itself.
+
+    Importing torch and reading the table takes seconds, in which a supervisor may change its mind.
+    """
+    before = {number: signal.signal(number, _stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _stop(number: int, _: object) -> None:
+    # No exception: extension modules that are being imported swallow those, and go on half made.
+    # Nothing is lost, since the state survives the loss of the process at any instant.
+    _log.info(
+        "%s received before the start", signal.Signals(number).name, extra=_ended(ExitCode.STOPPED)
+    )
+    os._exit(ExitCode.STOPPED)
 
 
 def _ended(code: int) -> dict[str, object]:

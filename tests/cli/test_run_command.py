@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+import signal
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -81,6 +83,41 @@ def test_bug_leaves_its_traceback(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert outcome.code == 70
     assert (line["level"], line["exit_code"]) == ("critical", 70)
     assert line["exception"].endswith("KeyError: 'gone'")
+
+
+STOPPED_WHILE_STARTING = """
+import signal, sys
+from types import SimpleNamespace
+number, path = int(sys.argv[1]), sys.argv[2]
+sys.modules["abps_node.daemon"] = SimpleNamespace(run_center=lambda _: signal.raise_signal(number))
+sys.argv = ["abps", "run", path]
+from abps_node.cli.main import run
+run()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_request_to_stop_before_the_daemon_listens(tmp_path: Path, number: signal.Signals) -> None:
+    command = [sys.executable, "-c", STOPPED_WHILE_STARTING, str(int(number))]
+    done = subprocess.run([*command, str(write_files(tmp_path))], capture_output=True, text=True)
+    assert done.returncode == 3
+    line = json.loads(done.stderr)
+    assert (line["level"], line["event"], line["exit_code"]) == ("info", "ended", 3)
+    assert line["text"] == f"{number.name} received before the start"
+    assert json.loads((tmp_path / "state/log.jsonl").read_text(encoding="utf-8")) == line
+
+
+def test_signal_handlers_are_restored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
+    during = []
+
+    def daemon(config: CenterConfig) -> int:
+        during.extend([signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)])
+        return 0
+
+    run_with(daemon, write_files(tmp_path), monkeypatch)
+    assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] == before
+    assert not set(during) & set(before)
 
 
 def test_log_level_of_the_file_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
