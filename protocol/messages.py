@@ -66,7 +66,7 @@ def _check_text(field: str, value: object, longest: int = MAX_TEXT) -> None:
 
 
 def _check_digest(field: str, value: object) -> None:
-    good = isinstance(value, str) and _HEX_DIGEST.match(value) is not None
+    good = isinstance(value, str) and _HEX_DIGEST.fullmatch(value) is not None
     _require(good, field, value, "64 hexadecimal digits")
 
 
@@ -76,7 +76,7 @@ def _check_bool(field: str, value: object) -> None:
 
 def check_center_id(field: str, value: object) -> None:
     """Raise ``MessageError`` unless the value is a well-formed center id."""
-    good = isinstance(value, str) and _CENTER_ID.match(value) is not None
+    good = isinstance(value, str) and _CENTER_ID.fullmatch(value) is not None
     _require(good, field, value, f"a center id, {CENTER_ID_PATTERN}")
 
 
@@ -106,7 +106,7 @@ class SessionId:
     @classmethod
     def parse(cls, text: object) -> SessionId:
         """Inverse of ``str``; raises ``MessageError``."""
-        match = _SESSION_ID.match(text) if isinstance(text, str) and len(text) <= 220 else None
+        match = _SESSION_ID.fullmatch(text) if isinstance(text, str) and len(text) <= 220 else None
         if match is None:
             _require(False, "session", text, "proposer#n>acceptor#n/number")
             raise AssertionError

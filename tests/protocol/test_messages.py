@@ -128,7 +128,6 @@ def test_a_bad_field_is_refused_by_name(message: Any, field: str, value: object)
     assert len(caught.value.detail) < 300
 
 
-@pytest.mark.xfail(strict=True, reason="messages.py: «$» also matches before a final newline")
 @pytest.mark.parametrize(
     ("message", "field", "value"),
     [
