@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from protocol.effects import SessionRow
 from protocol.messages import SessionId
-from protocol.session import EXCHANGING, MERGEABLE, OPEN, Input, State, transition
+from protocol.session import EXCHANGING, MERGEABLE, OPEN, VOID, Input, State, transition
 from protocol.trunk import Vector
 
 
@@ -90,6 +90,9 @@ class Ledger:
     sessions: dict[SessionId, Session] = field(default_factory=dict)
     merged_ids: set[SessionId] = field(default_factory=set)
     last_number: int = 0
+    _live: dict[int, dict[SessionId, Session]] = field(default_factory=dict)
+    """By round. A peer may propose and withdraw hundreds of times in one round; no answer may get
+    slower by that, so what came to nothing leaves this index at the next look."""
 
     def new_id(self, peer: str, peer_incarnation: int) -> SessionId:
         """A fresh id for a proposal of ours."""
@@ -99,29 +102,39 @@ class Ledger:
     def add(self, session: Session) -> None:
         """Take up a session."""
         self.sessions[session.id] = session
+        if not session.committed:
+            self._live.setdefault(session.round, {})[session.id] = session
 
     def in_round(self, number: int) -> list[Session]:
         """Sessions that count in this own round, in a fixed order."""
         found = [s for s in self.sessions.values() if s.round == number and not s.committed]
         return sorted(found, key=lambda session: session.id)
 
+    def live_in(self, number: int) -> list[Session]:
+        """Of these all but the ones that came to nothing, in a fixed order."""
+        live = self._live.get(number)
+        if not live:
+            return []
+        for session_id in [s.id for s in live.values() if s.state in VOID]:
+            del live[session_id]
+        return sorted(live.values(), key=lambda session: session.id)
+
     def slots_used(self, number: int) -> int:
         """|P| so far: exchanges under way or delivered."""
-        return sum(session.holds_slot for session in self.in_round(number))
+        return sum(session.holds_slot for session in self.live_in(number))
 
     def outstanding(self, number: int) -> list[Session]:
         """Own proposals without an answer."""
-        return [s for s in self.in_round(number) if s.state is State.PROPOSED]
+        return [s for s in self.live_in(number) if s.state is State.PROPOSED]
 
     def pair_in(self, number: int, peer: str) -> Session | None:
         """The one session with this peer in this round: pending, promised or failed, if any.
 
         A failed exchange keeps the pair's place: nobody gets a second try in the same round.
         """
-        for session in self.in_round(number):
-            if session.peer != peer or session.state in (State.WITHDRAWN, State.CROSSED):
-                continue
-            if session.state is State.PROPOSED or session.promised(self.center):
+        for session in self.live_in(number):
+            counts = session.state is State.PROPOSED or session.promised(self.center)
+            if counts and session.peer == peer:
                 return session
         return None
 
@@ -153,11 +166,13 @@ class Ledger:
         """Fix outcomes that become durable now; apply final words that came early."""
         for session in sessions:
             session.committed = True
+            self._live.get(session.round, {}).pop(session.id, None)
             if session.state in MERGEABLE:
                 self.merged_ids.add(session.id)
             if session.sent and session.peer_word is not None:
                 session.apply(Input.SETTLED_YES if session.peer_word else Input.SETTLED_NO)
             session.trunk = None
+        self._live = {number: live for number, live in self._live.items() if live}
 
     def forget_settled(self) -> None:
         """Drop from memory what can no longer change."""

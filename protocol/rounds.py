@@ -147,7 +147,7 @@ def gather(center: Center) -> None:
     """Propose on; merge when nothing is pending and nothing more is to be expected."""
     propose_next(center)
     current = center.round
-    if any(session.is_open for session in center.ledger.in_round(current.number)):
+    if any(session.is_open for session in center.ledger.live_in(current.number)):
         return
     full = center.ledger.slots_used(current.number) >= center.contract.policy.kappa
     over = center.now > center.negotiation_ends

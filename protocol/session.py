@@ -138,6 +138,9 @@ EXCHANGING: Final = frozenset({_S.ACCEPTED, _S.SENT, _S.RECEIVED, _S.ACKNOWLEDGE
 MERGEABLE: Final = frozenset({_S.COMPLETE, _S.RECEIVED_ONLY})
 """Outcomes whose trunk is merged and earns credit."""
 
+VOID: Final = frozenset({_S.REJECTED, _S.WITHDRAWN, _S.CROSSED})
+"""Final states in which nothing was or will be exchanged."""
+
 OUTCOMES: Final = frozenset({_S.COMPLETE, _S.RECEIVED_ONLY, _S.SENT_ONLY, _S.ABORTED})
 """The four outcomes of a session in which an exchange was promised."""
 
