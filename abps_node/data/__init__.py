@@ -7,17 +7,28 @@ from abps_node.data.center import (
     SplitCounts,
     UnknownLevels,
     load_center,
+    prepare_center,
+    split_rows,
 )
 from abps_node.data.encode import Encoder, input_names, input_size
+from abps_node.data.patients import Patients, column_names, read_patients
+from abps_node.data.table import read_table, table_in_memory
 
 __all__ = [
     "CenterData",
     "DataReport",
     "Encoder",
+    "Patients",
     "Split",
     "SplitCounts",
     "UnknownLevels",
+    "column_names",
     "input_names",
     "input_size",
     "load_center",
+    "prepare_center",
+    "read_patients",
+    "read_table",
+    "split_rows",
+    "table_in_memory",
 ]

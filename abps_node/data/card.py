@@ -8,30 +8,24 @@ from __future__ import annotations
 
 import numpy as np
 
-from abps_node.data.features import RawFeatures
+from abps_node.data.patients import Patients
 from abps_node.data.split import Rows
-from abps_node.data.table import FloatArray
 from protocol.contract import Contract
 from protocol.goal import CardCounts
 
 
-def card_counts(
-    contract: Contract,
-    raw: RawFeatures,
-    labels: FloatArray,
-    years: FloatArray | None,
-    train: Rows,
-) -> CardCounts:
+def card_counts(contract: Contract, patients: Patients, train: Rows) -> CardCounts:
     """Counts behind the card vector (paper section 4.1); missing values are in no count."""
+    years = patients.years
     dated = np.empty(0) if years is None else years[train][~np.isnan(years[train])]
     prevalence = []
     for name in contract.data.card.features:
-        values = raw.values[name][train]
+        values = patients.features.values[name][train]
         known = values[~np.isnan(values)]
         prevalence.append((int(known.sum()), int(known.size)))
     return CardCounts(
         patients=int(train.size),
-        positives=int(labels[train].sum()),
+        positives=int(patients.labels[train].sum()),
         mean_year=float(dated.mean()) if dated.size else None,
         dated=int(dated.size),
         prevalence=tuple(prevalence),

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from abps_node.data.card import card_counts
 from abps_node.data.encode import Encoder
-from abps_node.data.features import RawFeatures, read_features
+from abps_node.data.patients import Patients, column_names, read_patients
 from abps_node.data.split import Rows, SplitRows, split_by_class, split_by_group
-from abps_node.data.table import FloatArray, Table, read_table
+from abps_node.data.table import FloatArray, read_table
 from abps_node.errors import DataError
 from protocol.contract import Contract, Data
-from protocol.goal import build_card
+from protocol.goal import CardCounts, build_card
 
 _EXAMPLES: Final = 5
 
@@ -81,6 +81,8 @@ class CenterData:
     validation: Split
     test: Split
     card: tuple[float, ...]
+    counts: CardCounts
+    """What the card was built from; another policy may ask for another card."""
     report: DataReport
     encoder: Encoder
     """The fitted preprocessing, for whoever applies the model to new patients."""
@@ -88,70 +90,65 @@ class CenterData:
 
 def load_center(contract: Contract, center_id: str, path: Path) -> CenterData:
     """Read, check, split and encode one center's table; raises ``DataError``."""
+    table = read_table(path, column_names(contract.data))
+    return prepare_center(contract, center_id, read_patients(contract.data, table))
+
+
+def prepare_center(contract: Contract, center_id: str, patients: Patients) -> CenterData:
+    """Split and encode one center's patients; raises ``DataError`` if a split stays empty."""
     data = contract.data
-    table = read_table(path, _columns(data))
-    labels = table.labels(data.label)
-    years = table.years(data.date) if data.date is not None else None
-    groups = table.groups(data.group) if data.group is not None else None
-    raw = read_features(table, data.features)
-    if groups is not None:
-        rows = split_by_group(groups, data.split_seed)
-    else:
-        rows = split_by_class(labels, data.split_seed, center_id)
-    _require_nonempty(path, rows)
-    encoder = Encoder.fit(data, raw, rows.train)
-    x, y = encoder.transform(raw), labels.astype(np.float32)
+    rows = split_rows(data, center_id, patients)
+    _require_nonempty(patients.source, rows)
+    encoder = Encoder.fit(data, patients.features, rows.train)
+    x, y = encoder.transform(patients.features), patients.labels.astype(np.float32)
+    counts = card_counts(contract, patients, rows.train)
     return CenterData(
         train=Split(x[rows.train], y[rows.train]),
         validation=Split(x[rows.validation], y[rows.validation]),
         test=Split(x[rows.test], y[rows.test]),
-        card=build_card(contract, card_counts(contract, raw, labels, years, rows.train)),
-        report=_report(table, raw, labels, years, groups, rows, inputs=x.shape[1]),
+        card=build_card(contract, counts),
+        counts=counts,
+        report=_report(patients, rows, inputs=x.shape[1]),
         encoder=encoder,
     )
 
 
-def _columns(data: Data) -> list[str]:
-    """Columns to read, each once: roles may share one (a group that is also the date is odd)."""
-    roles = [role for role in (data.label, data.group, data.date) if role is not None]
-    return list(dict.fromkeys([*roles, *(feature.name for feature in data.features)]))
+def split_rows(data: Data, center_id: str, patients: Patients) -> SplitRows:
+    """Which of a center's patients train, validate and test; a split may come out empty."""
+    if patients.groups is not None:
+        return split_by_group(patients.groups, data.split_seed)
+    return split_by_class(patients.labels, data.split_seed, center_id)
 
 
-def _require_nonempty(path: Path, rows: SplitRows) -> None:
+def _require_nonempty(source: str, rows: SplitRows) -> None:
     sizes = {name: getattr(rows, name).size for name in ("train", "validation", "test")}
     for name, size in sizes.items():
         if size == 0:
             found = ", ".join(f"{count} {split}" for split, count in sizes.items())
             raise DataError(
-                f"{path}: the {name} split is empty: {sum(sizes.values())} rows gave {found}; "
+                f"{source}: the {name} split is empty: {sum(sizes.values())} rows gave {found}; "
                 "allowed: at least one row in each, so bring more patients"
             )
 
 
-def _report(
-    table: Table,
-    raw: RawFeatures,
-    labels: FloatArray,
-    years: FloatArray | None,
-    groups: list[str] | None,
-    rows: SplitRows,
-    inputs: int,
-) -> DataReport:
+def _report(patients: Patients, rows: SplitRows, inputs: int) -> DataReport:
+    raw, labels = patients.features, patients.labels
+    groups, years = patients.groups, patients.years
     return DataReport(
-        rows=table.rows,
+        rows=int(labels.size),
         positives=int(labels.sum()),
         train=_counts(labels, rows.train),
         validation=_counts(labels, rows.validation),
         test=_counts(labels, rows.test),
         inputs=inputs,
         missing=raw.missing(),
-        unknown_levels={name: _unknown(levels) for name, levels in raw.unknown.items()},
+        unknown_levels={name: _unknown(levels) for name, levels in raw.unknown().items()},
         constant=tuple(
             name for name, values in raw.values.items() if _is_constant(values[rows.train])
         ),
         groups=None if groups is None else len(set(groups)),
         dated=None if years is None else int((~np.isnan(years)).sum()),
-        ignored=table.ignored,
+        ignored=patients.ignored,
     )
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from abps_node.data.table import FloatArray, Table
+from abps_node.data.table import FloatArray, Table, Texts
 from protocol.contract import Feature
 
 
@@ -20,25 +22,42 @@ class RawFeatures:
     """
 
     values: Mapping[str, FloatArray]
-    unknown: Mapping[str, Mapping[str, int]]
-    """Categorical feature to its undeclared levels and their row counts; only where there are."""
+    undeclared: Mapping[str, Texts]
+    """Categorical feature to the text of its undeclared levels, None in all other rows, shape
+    ``(rows,)``; only features which have any."""
+
+    def take(self, rows: NDArray[np.intp]) -> RawFeatures:
+        """These rows alone, as if nothing else had been read."""
+        undeclared = {name: texts[rows] for name, texts in self.undeclared.items()}
+        return RawFeatures(
+            {name: values[rows] for name, values in self.values.items()},
+            {name: texts for name, texts in undeclared.items() if any(_present(texts))},
+        )
 
     def missing(self) -> dict[str, int]:
         """Rows without a value, per feature."""
         return {name: int(np.isnan(values).sum()) for name, values in self.values.items()}
 
+    def unknown(self) -> dict[str, dict[str, int]]:
+        """Undeclared levels and their row counts, per categorical feature that has any."""
+        return {name: dict(Counter(_present(texts))) for name, texts in self.undeclared.items()}
+
+
+def _present(texts: Texts) -> list[str]:
+    return [text for text in texts if text is not None]
+
 
 def read_features(table: Table, features: Sequence[Feature]) -> RawFeatures:
     """Read every feature as its kind says; raises ``DataError`` at the first impossible value."""
     values: dict[str, FloatArray] = {}
-    unknown: dict[str, Mapping[str, int]] = {}
+    undeclared: dict[str, Texts] = {}
     for feature in features:
         if feature.kind == "continuous":
             values[feature.name] = table.numbers(feature.name)
         elif feature.kind == "binary":
             values[feature.name] = table.flags(feature.name, feature.levels)
         else:
-            values[feature.name], other = table.levels(feature.name, feature.levels or ())
-            if other:
-                unknown[feature.name] = other
-    return RawFeatures(values, unknown)
+            values[feature.name], texts = table.levels(feature.name, feature.levels or ())
+            if any(_present(texts)):
+                undeclared[feature.name] = texts
+    return RawFeatures(values, undeclared)

@@ -9,7 +9,7 @@ so that one patient's stays never straddle splits, nor centers. See ``docs/decis
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -55,10 +55,11 @@ def split_by_class(labels: NDArray[np.float64], seed: int, center_id: str) -> Sp
     return SplitRows(train, validation, test)
 
 
-def split_by_group(groups: Sequence[str], seed: int) -> SplitRows:
+def split_by_group(groups: Iterable[str], seed: int) -> SplitRows:
     """By patient: below 0.7 of the keyed hash train, below 0.85 validation, else test."""
-    share_of = {group: group_share(group, seed) for group in set(groups)}
-    shares = np.array([share_of[group] for group in groups], dtype=np.float64)
+    named = list(groups)
+    share_of = {group: group_share(group, seed) for group in set(named)}
+    shares = np.array([share_of[group] for group in named], dtype=np.float64)
     part = np.searchsorted([_TRAIN_END, _VALIDATION_END], shares, side="right")
     train, validation, test = (np.flatnonzero(part == number) for number in range(3))
     return SplitRows(train, validation, test)

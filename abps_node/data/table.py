@@ -1,15 +1,14 @@
-"""The patient table of a center: CSV or Parquet in, checked columns out.
+"""The patient table of a center: CSV, Parquet or a table in memory in, checked columns out.
 
-Only the named columns are read. Every complaint is one ``DataError`` with the file, the column,
-the row, what was found and what is allowed. Rows are numbered from 1; the header of a CSV file is
-its row 1, as in a spreadsheet.
+Only the named columns are read. Every complaint is one ``DataError`` with the source, the column,
+the row, what was found and what is allowed. What a cell means never depends on other rows. Rows are
+numbered from 1; the header of a CSV file is its row 1, as in a spreadsheet.
 """
 
 from __future__ import annotations
 
 import difflib
 import re
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -26,6 +25,8 @@ from numpy.typing import NDArray
 from abps_node.errors import DataError
 
 FloatArray = NDArray[np.float64]
+Texts = NDArray[np.object_]
+"""Strings or None."""
 
 MISSING: Final = ("", "NA", "NaN", "nan")
 """Texts that mean «missing», unless the schema declares one of them as a level."""
@@ -43,7 +44,8 @@ _PLAIN_FLAGS: Final = {"0": 0.0, "false": 0.0, "0.0": 0.0, "1": 1.0, "true": 1.0
 class Table:
     """The columns that were asked for, as they stand in the file."""
 
-    path: Path
+    source: str
+    """What messages name: the file, or what the table in memory is called."""
     rows: int
     columns: Mapping[str, Any]
     """Column name to ``pyarrow.Array`` of length ``rows``."""
@@ -87,24 +89,26 @@ class Table:
         self._refuse_missing(name, np.isnan(values), "0/1 or true/false in every row")
         return values
 
-    def levels(self, name: str, levels: Sequence[str]) -> tuple[FloatArray, dict[str, int]]:
-        """A categorical column as level numbers, and the undeclared levels with their row counts.
+    def levels(self, name: str, levels: Sequence[str]) -> tuple[FloatArray, Texts]:
+        """A categorical column as level numbers, and the text of every undeclared level.
 
-        Undeclared levels get the number ``len(levels)``, missing values NaN; shape ``(rows,)``.
+        Undeclared levels get the number ``len(levels)``, missing values NaN. Both ``(rows,)``; the
+        text is None where the level is declared or missing.
         """
         text = self._text(name, keep=levels)
         codes = pc.index_in(text, pa.array(list(levels), type=pa.string()))
         unknown = pc.and_(pc.is_valid(text), pc.is_null(codes))
-        counts = Counter(text.filter(unknown).to_pylist())
+        undeclared = pc.if_else(unknown, text, pa.scalar(None, pa.string()))
         codes = pc.if_else(unknown, pa.scalar(len(levels), pa.int32()), codes)
-        return _look_up(codes, [float(code) for code in range(len(levels) + 1)]), dict(counts)
+        numbers = _look_up(codes, [float(code) for code in range(len(levels) + 1)])
+        return numbers, undeclared.to_numpy(zero_copy_only=False)
 
-    def groups(self, name: str) -> list[str]:
-        """The patient of every row, as text; none may be missing."""
+    def groups(self, name: str) -> Texts:
+        """The patient of every row, as text, shape ``(rows,)``; none may be missing."""
         text = self._text(name)
         allowed = "a patient identifier in every row"
         self._refuse_missing(name, pc.is_null(text).to_numpy(zero_copy_only=False), allowed)
-        return list(text.to_pylist())
+        return np.asarray(text.to_numpy(zero_copy_only=False))
 
     def years(self, name: str) -> FloatArray:
         """The year of a date column (ISO date, datetime, or a plain year); missing ones are NaN."""
@@ -122,7 +126,7 @@ class Table:
         """The column as trimmed strings with nulls for missing; texts in ``keep`` are never."""
         column = self.columns[name]
         if pa.types.is_floating(column.type):
-            column = _whole_floats_as_integers(column)
+            column = _spelled(column)
         if not (_is_text(column.type) or _is_numeric(column.type) or _is_time(column.type)):
             self._fail(name, f"has type {column.type}, allowed: text, numbers, dates")
         text = pc.utf8_trim_whitespace(column.cast(pa.string()))
@@ -144,7 +148,7 @@ class Table:
             self._fail(name, f"row {self.first_row + index}: found {value!r}, allowed: {allowed}")
 
     def _fail(self, name: str, what: str) -> NoReturn:
-        raise DataError(f"{self.path}: column {name!r}, {what}")
+        raise DataError(f"{self.source}: column {name!r}, {what}")
 
 
 def read_table(path: Path, names: Sequence[str]) -> Table:
@@ -162,11 +166,26 @@ def read_table(path: Path, names: Sequence[str]) -> Table:
         raise DataError(f"{path}: no such file") from None
     except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
         raise DataError(f"{path}: cannot be read: {error}") from error
+    return _checked(str(path), table, present, names, first_row=1 if parquet else 2)
+
+
+def table_in_memory(table: pa.Table, names: Sequence[str], source: str) -> Table:
+    """The named columns of a table in memory, read as a Parquet file of it would be.
+
+    ``source`` is what messages call it. Raises ``DataError`` as ``read_table`` does.
+    """
+    _require_columns(source, table.column_names, names)
+    return _checked(source, table, table.column_names, names, first_row=1)
+
+
+def _checked(
+    source: str, table: pa.Table, present: Sequence[str], names: Sequence[str], first_row: int
+) -> Table:
     if table.num_rows == 0:
-        raise DataError(f"{path}: found no rows, allowed: at least one patient")
+        raise DataError(f"{source}: found no rows, allowed: at least one patient")
     columns = {name: _one_array(table.column(name)) for name in names}
     ignored = tuple(name for name in present if name not in columns)
-    return Table(path, table.num_rows, columns, ignored, first_row=1 if parquet else 2)
+    return Table(source, table.num_rows, columns, ignored, first_row)
 
 
 def _read_csv(path: Path, names: Sequence[str]) -> tuple[list[str], Any]:
@@ -195,7 +214,7 @@ def _read_parquet(path: Path, names: Sequence[str]) -> tuple[list[str], Any]:
         return present, file.read(columns=list(names), use_threads=False)
 
 
-def _require_columns(path: Path, present: Sequence[str], names: Sequence[str]) -> None:
+def _require_columns(source: str | Path, present: Sequence[str], names: Sequence[str]) -> None:
     for name in names:
         if name not in present:
             near = difflib.get_close_matches(name, present, n=3)
@@ -203,11 +222,11 @@ def _require_columns(path: Path, present: Sequence[str], names: Sequence[str]) -
             if len(present) == 1 and ";" in present[0]:
                 hint = "its header has semicolons, allowed: commas between columns"
             raise DataError(
-                f"{path}: column {name!r} is missing; found {len(present)} columns, {hint}"
+                f"{source}: column {name!r} is missing; found {len(present)} columns, {hint}"
             )
         if present.count(name) > 1:
             raise DataError(
-                f"{path}: column {name!r}: found {present.count(name)} times, allowed: once"
+                f"{source}: column {name!r}: found {present.count(name)} times, allowed: once"
             )
 
 
@@ -243,13 +262,12 @@ def _to_float(column: Any) -> Any:
     return column.cast(pa.float64(), safe=False)
 
 
-def _whole_floats_as_integers(column: Any) -> Any:
-    """Integers that became floats because some were missing get their plain spelling back."""
+def _spelled(column: Any) -> Any:
+    """Floats as text; integers that became floats because some were missing are spelled plainly."""
     values = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
-    present = values[~np.isnan(values)]
-    if (np.abs(present) >= 2**53).any() or (present != np.floor(present)).any():
-        return column
-    return pa.array(np.nan_to_num(values).astype(np.int64), mask=np.isnan(values))
+    whole = (np.abs(values) < 2**53) & (values == np.floor(values))
+    plain = pa.array(np.where(whole, values, 0).astype(np.int64)).cast(pa.string())
+    return pc.if_else(pa.array(whole), plain, column.cast(pa.string()))
 
 
 def _look_up(codes: Any, values: Sequence[float]) -> FloatArray:

@@ -108,5 +108,5 @@ def test_features_are_read_by_kind(tmp_path: Path) -> None:
     np.testing.assert_array_equal(features.values["age"], [1, NAN, 3, 4, 5])
     np.testing.assert_array_equal(features.values["sex"], [0, 1, NAN, 0, 0])
     np.testing.assert_array_equal(features.values["ward"], [0, 2, 2, 1, NAN])
-    assert features.unknown == {"ward": {"burns": 2}}
+    assert features.unknown() == {"ward": {"burns": 2}}
     assert features.missing() == {"age": 1, "sex": 1, "ward": 1}

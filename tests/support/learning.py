@@ -11,6 +11,7 @@ from abps_node.data import CenterData, DataReport, Encoder, Split, SplitCounts
 from abps_node.data.encode import Scale
 from abps_node.learning.model import Mlp
 from protocol.contract import Contract
+from protocol.goal import CardCounts
 from protocol.trunk import Vector
 
 INPUTS = 6
@@ -63,7 +64,8 @@ def made_up_center(
         ignored=(),
     )
     encoder = Encoder(contract.data, (Scale(),) * INPUTS)
-    return CenterData(*splits, card=(0.5, 4.0), report=report, encoder=encoder)
+    told = CardCounts(counts[0].rows, counts[0].positives, mean_year=None, dated=0, prevalence=())
+    return CenterData(*splits, card=(0.5, 4.0), counts=told, report=report, encoder=encoder)
 
 
 def random_trunk(contract: Contract, seed: int) -> Vector:
