@@ -56,7 +56,10 @@ def local(
     out.print()
     out.print(summary.as_text(rows))
     command, center = summary.worth_a_look(layout, rows)
-    line = f"State: {center}/state   Look into it: {_abps()} {command} {shlex.quote(center)}"
+    where = directory / "centers" / "ID" / "state"
+    line = (
+        f"State of each center: {where}  Look into one: {_abps()} {command} {shlex.quote(center)}"
+    )
     out.print(line, soft_wrap=True, markup=False, highlight=False)
     raise typer.Exit(code)
 

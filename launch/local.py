@@ -25,6 +25,8 @@ from launch.progress import CenterView, Progress, progress_on
 Command = Callable[[CenterConfig], Sequence[str]]
 """The command line that runs one center in the foreground."""
 
+_ENDED: Final[dict[int, str]] = {ExitCode.OK: "finished", ExitCode.STOPPED: "stopped"}
+"""The ends that are in order, as the table shows them."""
 _CONSOLE_TAIL_BYTES: Final = 16_384
 
 
@@ -202,7 +204,7 @@ class _Launch:
         code = child.exit_code if child is not None else None
         phase = "starting" if status is None or status.phase is None else status.phase
         if code is not None:
-            phase = "finished" if code == ExitCode.OK else exit_meaning(code, short=True)
+            phase = _ENDED.get(code) or exit_meaning(code, short=True)
         last = metric = ""
         if status is not None and status.validation is not None:
             last = ", ".join(status.partners_last) or "none"
@@ -210,7 +212,8 @@ class _Launch:
         return CenterView(
             id=center.id,
             phase=phase,
-            failed=code not in (None, ExitCode.OK),
+            done=status is not None and status.finished,
+            failed=code is not None and code not in _ENDED,
             round=0 if status is None else status.last_round,
             rounds=center.federation.contract.policy.rounds,
             last=last,

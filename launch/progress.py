@@ -15,6 +15,7 @@ from rich.text import Text
 
 LIVE_PERIOD_S: Final = 1.0
 PLAIN_PERIOD_S: Final = 5.0
+SIGN_OF_LIFE_S: Final = 30.0
 
 
 @dataclass(frozen=True)
@@ -24,8 +25,10 @@ class CenterView:
     id: str
     phase: str
     """What it does now, or how it ended."""
+    done: bool
+    """Whether its last round is committed; it may still answer others and measure."""
     failed: bool
-    """Whether it ended otherwise than finished."""
+    """Whether it ended otherwise than finished or stopped on request."""
     round: int
     """Last committed round; 0 before the first."""
     rounds: int
@@ -115,9 +118,14 @@ class _Live(_Shown):
 
 
 class _Plain(_Shown):
-    """One line about all centers every few seconds, for logs."""
+    """One line about all centers when there is news, for logs."""
 
     period_s = PLAIN_PERIOD_S
+
+    def __init__(self, console: Console, title: str) -> None:
+        super().__init__(console, title)
+        self._line = ""
+        self._quiet_since = 0.0
 
     def __enter__(self) -> Self:
         self.say(self._title)
@@ -132,9 +140,17 @@ class _Plain(_Shown):
         return
 
     def update(self, views: Sequence[CenterView]) -> None:
-        """Print one line: the last committed round of every center."""
-        rounds = "  ".join(f"{view.id} {view.round}/{view.rounds}" for view in views)
-        self.say(f"{self._passed:>6}  {rounds}")
+        """Print the last committed round of every center, if it is news or a sign of life due."""
+        line = "  ".join(map(_brief, views))
+        if line != self._line or time.monotonic() - self._quiet_since >= SIGN_OF_LIFE_S:
+            self._line, self._quiet_since = line, time.monotonic()
+            self.say(f"{self._passed:>6}  {line}")
+
+
+def _brief(view: CenterView) -> str:
+    if view.failed:
+        return f"{view.id} {view.phase}"
+    return f"{view.id} {view.round} done" if view.done else f"{view.id} {view.round}/{view.rounds}"
 
 
 def _table(title: str, views: Sequence[CenterView]) -> Table:

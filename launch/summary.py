@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -154,8 +154,8 @@ def as_text(rows: Sequence[CenterSummary]) -> RenderableType:
 def remarks(rows: Sequence[CenterSummary]) -> list[str]:
     """What the table says and what it does not, in sentences."""
     lines = [
-        "AUROC with its 95 % bootstrap interval. Alone: the same rounds without partners. "
-        "Bytes are those on the wire."
+        "AUROC with its 95 % bootstrap interval. Alone: the same training and selection without "
+        "partners. Bytes are those on the wire."
     ]
     verdicts = Counter(row.verdict for row in rows)
     compared = verdicts.total() - verdicts[None]
@@ -169,11 +169,10 @@ def remarks(rows: Sequence[CenterSummary]) -> list[str]:
         if names:
             lines.append(f"{words}, with the intervals apart: {', '.join(names)}.")
     isolated = sum((Counter(row.isolated) for row in rows), Counter[str]())
-    intentional = sum(isolated[cause] for cause in RestCause if cause.intentional)
     if isolated:
         lines.append(
-            f"{isolated.total()} rounds were spent without a partner, {intentional} of them "
-            "intentionally, by the center's own filter or belief."
+            f"{isolated.total()} rounds were spent without a partner, {_intentional(isolated)} of "
+            "them intentionally, by the center's own filter or belief."
         )
     unfinished = [row.id for row in rows if not row.finished]
     if unfinished:
@@ -184,11 +183,16 @@ def remarks(rows: Sequence[CenterSummary]) -> list[str]:
 def worth_a_look(layout: FederationLayout, rows: Sequence[CenterSummary]) -> tuple[str, str]:
     """A reading command of ``abps`` and the center directory to give it.
 
-    The center with most isolated rounds, if any was isolated, for those explain themselves.
+    The center with most isolated rounds, if any was isolated, for those explain themselves;
+    rather one that chose so than one that found nobody.
     """
-    row = max(rows, key=lambda row: sum(row.isolated.values()))
+    row = max(rows, key=lambda row: (_intentional(row.isolated), sum(row.isolated.values())))
     command = "isolation" if row.isolated else "peers"
     return command, str(layout.directory / "centers" / row.id)
+
+
+def _intentional(isolated: Mapping[str, int]) -> int:
+    return sum(isolated.get(cause, 0) for cause in RestCause if cause.intentional)
 
 
 def megabytes(count: int) -> str:

@@ -6,6 +6,7 @@ import io
 import json
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -150,6 +151,13 @@ def test_most_isolated_center_is_worth_a_look(layout: FederationLayout) -> None:
     assert summary.worth_a_look(layout, rows[2:])[0] == "peers"
 
 
+def test_a_choice_is_worth_more_than_bad_luck(layout: FederationLayout) -> None:
+    unlucky = replace(center(None, None), id="unlucky", isolated={"all-busy": 9})
+    choosy = replace(center(None, None), id="choosy", isolated={"filter-empty": 1})
+    _, where = summary.worth_a_look(layout, [unlucky, choosy])
+    assert where.endswith("/choosy")
+
+
 def test_bytes_for_people() -> None:
     assert summary.megabytes(0) == "0.0 kB"
     assert summary.megabytes(99_999) == "100.0 kB"
@@ -185,7 +193,10 @@ def test_the_last_line_says_what_to_type(
     assert result.exit_code == 0
     where = finished.directory / "centers" / "apart"
     last = result.stdout.splitlines()[-1]
-    assert last == f"State: {where}/state   Look into it: .venv/bin/abps isolation {where}"
+    assert last == (
+        f"State of each center: {finished.directory}/centers/ID/state  "
+        f"Look into one: .venv/bin/abps isolation {where}"
+    )
 
 
 def test_abps_is_named_as_it_was_called(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
