@@ -37,6 +37,7 @@ demo: venv
 	$(BIN)/abps launch local $(DEMO)
 
 docs: venv
+	$(BIN)/python -m abps_node.cli.reference docs
 	$(BIN)/python docs/generate.py
 
 bench: venv
