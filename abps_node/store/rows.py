@@ -101,3 +101,12 @@ def put_outcomes(db: sqlite3.Connection, round_number: int, outcomes: Mapping[st
         "last_outcome_round = excluded.last_outcome_round",
         [(peer, outcome, round_number) for peer, outcome in outcomes.items()],
     )
+
+
+def put_signs_of_life(db: sqlite3.Connection, seen: Mapping[str, float]) -> None:
+    """Note when each of these peers was last heard, wall time in seconds."""
+    db.executemany(
+        "INSERT INTO peers (peer, last_seen) VALUES (?, ?) "
+        "ON CONFLICT (peer) DO UPDATE SET last_seen = excluded.last_seen",
+        seen.items(),
+    )

@@ -36,6 +36,7 @@ from abps_node.store.rows import (
     put_outcomes,
     put_round,
     put_sessions,
+    put_signs_of_life,
     session_of,
 )
 from abps_node.store.schema import EVENTS_BATCH, MAX_EVENTS, STATE_FILE
@@ -82,6 +83,7 @@ class Store:
         self._db = connection
         self._clock = clock
         self._incarnation = 0
+        self._synchronous = ""
         self._seen: dict[str, float] = {}
 
     @classmethod
@@ -196,8 +198,11 @@ class Store:
     # Sessions and rounds -----------------------------------------------------------------------
 
     def save_sessions(self, rows: Iterable[SessionRow]) -> None:
-        """Insert or replace these sessions; returns after the commit."""
-        with self._transaction() as db:
+        """Insert or replace these sessions; returns after the commit.
+
+        A peer waits for the answer that this promises, so nothing else is written with it.
+        """
+        with self._transaction(seen=False) as db:
             put_sessions(db, rows, self._incarnation, self._clock())
 
     def commit_round(self, commit: CommitRound) -> None:
@@ -268,7 +273,7 @@ class Store:
             )
 
     def seen(self, peer: str) -> None:
-        """A peer gave a sign of life now; written with the next transaction of any kind."""
+        """A peer gave a sign of life now; written with the next transaction, sessions apart."""
         self._seen[peer] = self._clock()
 
     def add_traffic(self, counts: Mapping[TrafficKey, TrafficCount]) -> None:
@@ -298,28 +303,34 @@ class Store:
 
     @contextmanager
     def _transaction(
-        self, *, durable: bool = False, fenced: bool = True
+        self, *, durable: bool = False, fenced: bool = True, seen: bool = True
     ) -> Iterator[sqlite3.Connection]:
-        """One write transaction; rolls back on any error. ``durable`` waits for the disk."""
-        db, seen = self._db, dict(self._seen)
+        """One write transaction; rolls back on any error. ``durable`` waits for the disk.
+
+        ``seen``: signs of life are written, too.
+        """
+        db = self._db
         with readable_errors(self.path):
-            db.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+            self._synchronize("FULL" if durable else "NORMAL")
             db.execute("BEGIN IMMEDIATE")
             try:
                 if fenced:
                     self._check_fence()
                 yield db
-                db.executemany(
-                    "INSERT INTO peers (peer, last_seen) VALUES (?, ?) "
-                    "ON CONFLICT (peer) DO UPDATE SET last_seen = excluded.last_seen",
-                    seen.items(),
-                )
+                if seen and self._seen:
+                    put_signs_of_life(db, self._seen)
                 db.execute("COMMIT")
             except BaseException:
                 if db.in_transaction:
                     db.execute("ROLLBACK")
                 raise
-        self._seen.clear()
+        if seen:
+            self._seen.clear()
+
+    def _synchronize(self, mode: str) -> None:
+        if mode != self._synchronous:
+            self._db.execute(f"PRAGMA synchronous = {mode}")
+            self._synchronous = mode
 
     def _check_fence(self) -> None:
         mine = self._incarnation
