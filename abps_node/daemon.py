@@ -121,6 +121,7 @@ class Daemon:
             max_frame_bytes=codec.max_frame_bytes(self._max_payload),
             on_frame=self._on_frame,
             on_misbehavior=self._on_misbehavior,
+            on_notice=self._on_notice,
             identify=None if self._curve else self._identify,
         )
         self._inbox: deque[ev.Event] = deque()
@@ -245,6 +246,14 @@ class Daemon:
 
     def _on_misbehavior(self, peer: str | None, reason: str, detail: str) -> None:
         self._feed(ev.Misbehaved(peer or "", reason, detail))
+
+    def _on_notice(self, peer: str | None, reason: str, detail: str) -> None:
+        """Nobody's fault for certain, but worth a line; an oversized frame shows only here."""
+        text = f"{peer or 'a stranger'}: {reason}, {detail}"
+        try:
+            self._note(Note("connection", "info", peer, text, {"reason": reason}))
+        except NodeError as error:
+            self._fail(error)
 
     def _identify(self, frame: bytes) -> str | None:
         """Without CURVE a center is who its hello claims to be."""
