@@ -61,7 +61,7 @@ TABLES: Final = (
         merged INTEGER NOT NULL,
         incarnation INTEGER NOT NULL,           -- the own one that wrote last
         updated REAL NOT NULL
-    ) WITHOUT ROWID""",                         # each further tree is one more page per promise
+    ) WITHOUT ROWID""",  # each further tree is one more page per promise
     "CREATE INDEX sessions_by_round ON sessions (round)",
     """
     CREATE TABLE beliefs (
