@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -79,29 +80,34 @@ class Mlp:
             parameter.copy_(draws.mul_(2.0).sub_(1.0).mul_(bound))
         return weights
 
-    def logits(
-        self, weights: torch.Tensor, x: torch.Tensor, dropout: torch.Generator | None = None
+    @property
+    def hidden(self) -> tuple[int, ...]:
+        """Widths of the hidden layers, input side first."""
+        return self.widths[1:-1]
+
+    def representation(
+        self, weights: torch.Tensor, x: torch.Tensor, masks: Sequence[torch.Tensor] = ()
     ) -> torch.Tensor:
-        """Log-odds, shape ``(n,)``, of rows ``x`` ``(n, d)``; dropout only if given a generator."""
+        """What the last hidden layer gives on, ``(n, width)``, for rows ``x`` ``(n, d)``.
+
+        ``masks`` are dropout masks, float32 ``(n, width)`` per hidden layer; none is evaluation.
+        """
         parameters = self.split(weights)
-        for layer in range(0, len(parameters) - 2, 2):
-            x = torch.relu(functional.linear(x, parameters[layer], parameters[layer + 1]))
-            if dropout is not None and self.dropout > 0:
-                x = x * dropout_mask(x.shape[0], x.shape[1], self.dropout, dropout)
-        return functional.linear(x, parameters[-2], parameters[-1]).squeeze(-1)
+        for layer in range(len(self.hidden)):
+            x = torch.relu(functional.linear(x, *parameters[2 * layer : 2 * layer + 2]))
+            if masks:
+                x = x * masks[layer]
+        return x
 
+    def output(self, weights: torch.Tensor, representation: torch.Tensor) -> torch.Tensor:
+        """Log-odds, shape ``(n,)``, from what the last hidden layer gave on."""
+        return functional.linear(representation, *self.split(weights)[-2:]).squeeze(-1)
 
-def dropout_mask(rows: int, columns: int, p: float, generator: torch.Generator) -> torch.Tensor:
-    """0 with probability p, else 1/(1 − p), p rounded to 1/65536; float32 ``(rows, columns)``.
-
-    Each 64-bit draw serves four elements, since drawing them singly is a third of a local step; and
-    it takes a generator, since ``nn.Dropout`` would draw from the one that all threads share.
-    """
-    kept = min(max(round((1.0 - p) * 65536), 1), 65536)
-    draws = torch.empty((rows * columns + 3) // 4, dtype=torch.int64)
-    draws.random_(-(2**63), None, generator=generator)
-    lanes = draws.view(torch.int16)[: rows * columns].view(rows, columns)
-    return (lanes <= kept - 32769).to(torch.float32).mul_(65536 / kept)
+    def logits(
+        self, weights: torch.Tensor, x: torch.Tensor, masks: Sequence[torch.Tensor] = ()
+    ) -> torch.Tensor:
+        """Log-odds, shape ``(n,)``, of rows ``x`` ``(n, d)``; ``masks`` as above."""
+        return self.output(weights, self.representation(weights, x, masks))
 
 
 def trunk_layout(contract: Contract) -> TrunkLayout:
