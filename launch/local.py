@@ -21,6 +21,7 @@ from abps_node.store.views import Status
 from launch.layout import FederationLayout, read_layout
 from launch.processes import STOP_GRACE_S, Child, start, stop_all
 from launch.progress import CenterView, Progress, progress_on
+from protocol.center import Phase
 
 Command = Callable[[CenterConfig], Sequence[str]]
 """The command line that runs one center in the foreground."""
@@ -202,7 +203,9 @@ class _Launch:
     def _view(self, center: CenterConfig) -> CenterView:
         status, child = _status(center), self._children.get(center.id)
         code = child.exit_code if child is not None else None
-        phase = "starting" if status is None or status.phase is None else status.phase
+        phase = Phase.STARTING if status is None or status.phase is None else status.phase
+        if status is not None and status.finished and phase == Phase.STOPPED:
+            phase = "measuring"  # nobody is left to answer, the reports are being written
         if code is not None:
             phase = _ENDED.get(code) or exit_meaning(code, short=True)
         last = metric = ""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import select
 import signal
 import subprocess
@@ -23,6 +24,7 @@ from abps_node.exits import ExitCode
 from abps_node.store import Store
 from launch.layout import FederationLayout
 from launch.local import LaunchError, exit_meaning, last_words, launch_local
+from protocol.effects import PhaseChanged
 from tests.support.layouts import small_federation
 from tests.support.records import Chronicle
 
@@ -31,6 +33,7 @@ DEADLINE_S = 30.0
 # Not in one expression: a signal while the file closes by itself would raise where nobody hears it.
 REPORT = """
 import os
+import re
 with open(sys.argv[2], "w") as pipe:
     print(os.getpid(), file=pipe, flush=True)
 """
@@ -51,6 +54,18 @@ def launched(
     said = io.StringIO()
     console = Console(file=said, width=200)
     return launch_local(layout.directory, console=console, command=command), said.getvalue()
+
+
+def awaits_words_of(layout: FederationLayout, center: str) -> str:
+    """Code that waits until this center has printed something."""
+    console = layout.directory / "centers" / center / "state" / "console.log"
+    return f"""
+import time
+from pathlib import Path
+console = Path({str(console)!r})
+while not console.exists() or not console.read_text():
+    time.sleep(0.01)
+"""
 
 
 @pytest.fixture
@@ -80,16 +95,9 @@ def test_children_compute_with_one_thread_and_read_no_input(layout: FederationLa
 def test_a_center_that_dies_is_named_and_the_others_go_on(layout: FederationLayout) -> None:
     """«far» ends at once, «near» only when it has seen far's last words."""
     words = '{"level": "error", "text": "column age: found text"}'
-    code = f"""
-import time
-from pathlib import Path
-if sys.argv[1] == "far":
-    print({words!r}); sys.exit(11)
-console = Path({str(layout.directory)!r}, "centers/far/state/console.log")
-while not console.exists() or not console.read_text():
-    time.sleep(0.01)
-print("near has finished")
-"""
+    die = f"print({words!r}); sys.exit(11)"
+    wait = awaits_words_of(layout, "far") + "print('near has finished')"
+    code = f"exec({die!r} if sys.argv[1] == 'far' else {wait!r})"
     result, said = launched(layout, child(code))
     assert result == 1
     expected = f"far: exit 11: {ExitCode.DATA.meaning}; its last words: column age: found text"
@@ -296,3 +304,19 @@ def test_children_die_with_a_launcher_that_is_killed(launch: Launch) -> None:
     run = launch(DEAF + REPORT + WAIT, DEADLINE_S)
     run.process.kill()
     assert run.children_are_gone()
+
+
+def test_a_center_that_only_measures_is_shown_so(layout: FederationLayout) -> None:
+    """The daemon's state machine has stopped, its process still trains the comparison."""
+    center = layout.centers[0]
+    with Store.open(center.state_dir, center.id, center.federation.contract) as store:
+        store.begin_incarnation()
+        chronicle = Chronicle(center.id, center.federation.contract)
+        store.commit_round(chronicle.with_partners({"near": 0.05}, finished=True))
+        store.phase(PhaseChanged("stopped", 1))
+    out = io.StringIO()
+    console = Console(file=out, width=120, force_terminal=True)
+    wait = awaits_words_of(layout, "near")  # started second: far lives when all are shown
+    code = f"exec({wait!r} if sys.argv[1] == 'far' else 'print(1)')"
+    launch_local(layout.directory, console=console, command=child(code))
+    assert re.search(r"far.*measuring.*1/50.*near.*auroc 0\.700", out.getvalue())
