@@ -84,7 +84,7 @@ def divide(
     taking_part: dict[str, Rows] = {}
     left_out: list[LeftOut] = []
     for center, rows in by_center.items():
-        reason = _why_not(contract, center, patients.take(rows, center), least or Least())
+        reason = _why_not(contract, center, patients, rows, least or Least())
         if reason is None:
             taking_part[center] = rows
         else:
@@ -126,18 +126,22 @@ def _rows_by_center(names: NDArray[np.object_], source: str) -> dict[str, Rows]:
     return dict(sorted(found.items()))
 
 
-def _why_not(contract: Contract, center: str, patients: Patients, least: Least) -> str | None:
-    """Why a center cannot take part, or None if it can."""
-    rows = int(patients.labels.size)
-    if rows < least.rows:
-        return f"{_rows(rows)}, fewer than {least.rows}"
-    positives = int(patients.labels.sum())
-    if min(positives, rows - positives) < least.per_class:
-        return f"{positives} of {_rows(rows)} positive, fewer than {least.per_class} of each class"
-    split = split_rows(contract.data, center, patients)
+def _why_not(
+    contract: Contract, center: str, patients: Patients, rows: Rows, least: Least
+) -> str | None:
+    """Why a center of these rows cannot take part, or None if it can."""
+    if rows.size < least.rows:
+        return f"{_rows(rows.size)}, fewer than {least.rows}"
+    labels = patients.labels[rows]
+    positives = int(labels.sum())
+    if min(positives, rows.size - positives) < least.per_class:
+        found = f"{positives} of {_rows(rows.size)} positive"
+        return f"{found}, fewer than {least.per_class} of each class"
+    groups = None if patients.groups is None else patients.groups[rows]
+    split = split_rows(contract.data, center, labels, groups)
     sizes = (split.train.size, split.validation.size, split.test.size)
     if 0 in sizes:
-        return f"{_rows(rows)} gave " + "{} train, {} validation, {} test".format(*sizes)
+        return f"{_rows(rows.size)} gave " + "{} train, {} validation, {} test".format(*sizes)
     return None
 
 

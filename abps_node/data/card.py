@@ -20,7 +20,7 @@ def card_counts(contract: Contract, patients: Patients, train: Rows) -> CardCoun
     dated = np.empty(0) if years is None else years[train][~np.isnan(years[train])]
     prevalence = []
     for name in contract.data.card.features:
-        values = patients.features.values[name][train]
+        values = patients.features.column(name)[train]
         known = values[~np.isnan(values)]
         prevalence.append((int(known.sum()), int(known.size)))
     return CardCounts(

@@ -14,7 +14,7 @@ from abps_node.data.card import card_counts
 from abps_node.data.encode import Encoder
 from abps_node.data.patients import Patients, column_names, read_patients
 from abps_node.data.split import Rows, SplitRows, split_by_class, split_by_group
-from abps_node.data.table import FloatArray, read_table
+from abps_node.data.table import FloatArray, Texts, read_table
 from abps_node.errors import DataError
 from protocol.contract import Contract, Data
 from protocol.goal import CardCounts, build_card
@@ -97,7 +97,7 @@ def load_center(contract: Contract, center_id: str, path: Path) -> CenterData:
 def prepare_center(contract: Contract, center_id: str, patients: Patients) -> CenterData:
     """Split and encode one center's patients; raises ``DataError`` if a split stays empty."""
     data = contract.data
-    rows = split_rows(data, center_id, patients)
+    rows = split_rows(data, center_id, patients.labels, patients.groups)
     _require_nonempty(patients.source, rows)
     encoder = Encoder.fit(data, patients.features, rows.train)
     x, y = encoder.transform(patients.features), patients.labels.astype(np.float32)
@@ -113,11 +113,14 @@ def prepare_center(contract: Contract, center_id: str, patients: Patients) -> Ce
     )
 
 
-def split_rows(data: Data, center_id: str, patients: Patients) -> SplitRows:
-    """Which of a center's patients train, validate and test; a split may come out empty."""
-    if patients.groups is not None:
-        return split_by_group(patients.groups, data.split_seed)
-    return split_by_class(patients.labels, data.split_seed, center_id)
+def split_rows(data: Data, center_id: str, labels: FloatArray, groups: Texts | None) -> SplitRows:
+    """Which of a center's rows train, validate and test; a split may come out empty.
+
+    ``groups`` is the patient of each row where the contract names a patient column, else None.
+    """
+    if groups is not None:
+        return split_by_group(groups, data.split_seed)
+    return split_by_class(labels, data.split_seed, center_id)
 
 
 def _require_nonempty(source: str, rows: SplitRows) -> None:
@@ -143,9 +146,7 @@ def _report(patients: Patients, rows: SplitRows, inputs: int) -> DataReport:
         inputs=inputs,
         missing=raw.missing(),
         unknown_levels={name: _unknown(levels) for name, levels in raw.unknown().items()},
-        constant=tuple(
-            name for name, values in raw.values.items() if _is_constant(values[rows.train])
-        ),
+        constant=raw.constant(rows.train),
         groups=None if groups is None else len(set(groups)),
         dated=None if years is None else int((~np.isnan(years)).sum()),
         ignored=patients.ignored,
@@ -159,7 +160,3 @@ def _counts(labels: FloatArray, rows: Rows) -> SplitCounts:
 def _unknown(levels: Mapping[str, int]) -> UnknownLevels:
     by_count = sorted(levels.items(), key=lambda item: (-item[1], item[0]))
     return UnknownLevels(sum(levels.values()), len(levels), dict(by_count[:_EXAMPLES]))
-
-
-def _is_constant(values: FloatArray) -> bool:
-    return bool(np.unique(values[~np.isnan(values)]).size < 2)

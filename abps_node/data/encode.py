@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from abps_node.data.features import RawFeatures
 from abps_node.data.table import FloatArray
 from abps_node.errors import DataError
-from protocol.contract import Data, Feature
+from protocol.contract import Data
 
 _ENCODER_VERSION = 1
 _NEGLIGIBLE_STD = 1e-8
@@ -67,24 +67,29 @@ class Encoder:
     @classmethod
     def fit(cls, data: Data, raw: RawFeatures, rows: NDArray[np.intp]) -> Encoder:
         """Fit on the given (training) rows only."""
-        fitted = (_fit(feature, raw.values[feature.name][rows]) for feature in data.features)
-        return cls(data, tuple(fitted))
+        return cls(data, _fit(data, raw.values[:, rows]))
 
     def transform(self, raw: RawFeatures) -> NDArray[np.float32]:
         """All rows as model inputs, float32, shape ``(rows, input_size(data))``, all finite."""
-        columns: list[FloatArray] = []
-        for feature, scale in zip(self.data.features, self.scales, strict=True):
-            values = raw.values[feature.name]
+        fill, mean, std = (_column(self.scales, name) for name in ("fill", "mean", "std"))
+        missing = np.isnan(raw.values)
+        with np.errstate(over="ignore"):
+            scaled = (np.where(missing, fill, raw.values) - mean) / std
+        scaled = np.clip(scaled, -_FARTHEST, _FARTHEST)
+        inputs: list[FloatArray | NDArray[np.bool_]] = []
+        for number, feature in enumerate(self.data.features):
             if feature.kind == "categorical":
-                columns += _one_hot(values, len(feature.levels or ()))
+                levels = len(feature.levels or ())
+                codes = np.where(missing[number], levels, raw.values[number])
+                inputs += [codes == level for level in range(levels + 1)]
             else:
-                filled = np.where(np.isnan(values), scale.fill, values)
-                with np.errstate(over="ignore"):
-                    scaled = (filled - scale.mean) / scale.std
-                columns.append(np.clip(scaled, -_FARTHEST, _FARTHEST))
+                inputs.append(scaled[number])
             if feature.missing_indicator:
-                columns.append(np.isnan(values).astype(np.float64))
-        return np.stack(columns, axis=1).astype(np.float32)
+                inputs.append(missing[number])
+        encoded = np.empty((raw.values.shape[1], len(inputs)), dtype=np.float32)
+        for number, values in enumerate(inputs):
+            encoded[:, number] = values
+        return encoded
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and lists, fit for JSON; floats survive it exactly."""
@@ -113,22 +118,36 @@ class Encoder:
         return cls(data, tuple(Scale(*part) for part in zip(*parts, strict=True)))
 
 
-def _fit(feature: Feature, values: FloatArray) -> Scale:
-    known = values[~np.isnan(values)]
-    if feature.kind == "categorical" or known.size == 0:
-        return Scale()
-    if feature.kind == "binary":
-        return Scale(fill=float(2 * known.sum() > known.size))
-    fill = float(np.median(known))
-    filled = np.where(np.isnan(values), fill, values)
-    mean, std = float(filled.mean()), float(filled.std())
-    constant = std <= _NEGLIGIBLE_STD * float(np.abs(filled).max())
-    return Scale(fill, mean, 1.0 if constant else std)
+def _fit(data: Data, values: FloatArray) -> tuple[Scale, ...]:
+    """Fit all features at once; ``values`` is ``(features, training rows)``, NaN is missing."""
+    known = (~np.isnan(values)).sum(axis=1)
+    fill = _medians(values, known)
+    filled = np.where(np.isnan(values), fill[:, None], values)
+    mean, std = filled.mean(axis=1), filled.std(axis=1)
+    std[std <= _NEGLIGIBLE_STD * np.abs(filled).max(axis=1)] = 1.0
+    mode = 2 * np.nansum(values, axis=1) > known
+    scales: list[Scale] = []
+    for number, feature in enumerate(data.features):
+        if feature.kind == "categorical" or known[number] == 0:
+            scales.append(Scale())
+        elif feature.kind == "binary":
+            scales.append(Scale(fill=float(mode[number])))
+        else:
+            scales.append(Scale(float(fill[number]), float(mean[number]), float(std[number])))
+    return tuple(scales)
 
 
-def _one_hot(values: FloatArray, levels: int) -> list[FloatArray]:
-    codes = np.where(np.isnan(values), levels, values)
-    return [(codes == level).astype(np.float64) for level in range(levels + 1)]
+def _medians(values: FloatArray, known: NDArray[np.intp]) -> FloatArray:
+    """Median of the known values of each row, shape ``(features,)``; 0 where there are none."""
+    ordered = np.sort(values, axis=1)  # NaN last
+    features = np.arange(values.shape[0])
+    low, high = ordered[features, (known - 1) // 2], ordered[features, known // 2]
+    return np.where(known > 0, 0.5 * low + 0.5 * high, 0.0)
+
+
+def _column(scales: Sequence[Scale], name: str) -> FloatArray:
+    """One fitted number of all features, shape ``(features, 1)``."""
+    return np.array([[getattr(scale, name)] for scale in scales], dtype=np.float64)
 
 
 def _numbers(values: Mapping[str, Any], key: str, length: int) -> Sequence[float]:

@@ -27,8 +27,7 @@ NAN = float("nan")
 
 
 def raw(age: Sequence[float], sex: Sequence[float], ward: Sequence[float]) -> RawFeatures:
-    values = {"age": age, "sex": sex, "ward": ward}
-    return RawFeatures({name: np.array(v, dtype=np.float64) for name, v in values.items()}, {})
+    return RawFeatures(("age", "sex", "ward"), np.array([age, sex, ward], dtype=np.float64), {})
 
 
 def rows(*numbers: int) -> np.ndarray:
@@ -105,8 +104,8 @@ def test_features_are_read_by_kind(tmp_path: Path) -> None:
     path.write_text("ward,sex,age\nmed,F,1\nburns,M,\nburns,,3\nsurg,F,4\n,F,5\n")
     table = read_table(path, ["age", "sex", "ward"])
     features = read_features(table, SCHEMA.features)
-    np.testing.assert_array_equal(features.values["age"], [1, NAN, 3, 4, 5])
-    np.testing.assert_array_equal(features.values["sex"], [0, 1, NAN, 0, 0])
-    np.testing.assert_array_equal(features.values["ward"], [0, 2, 2, 1, NAN])
+    np.testing.assert_array_equal(features.column("age"), [1, NAN, 3, 4, 5])
+    np.testing.assert_array_equal(features.column("sex"), [0, 1, NAN, 0, 0])
+    np.testing.assert_array_equal(features.column("ward"), [0, 2, 2, 1, NAN])
     assert features.unknown() == {"ward": {"burns": 2}}
     assert features.missing() == {"age": 1, "sex": 1, "ward": 1}
