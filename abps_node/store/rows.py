@@ -51,29 +51,40 @@ def put_round(db: sqlite3.Connection, commit: CommitRound, now: float) -> None:
     )
 
 
+_UPSERT_SESSION = (
+    "ON CONFLICT (id) DO UPDATE SET "
+    "peer = excluded.peer, round = excluded.round, state = excluded.state, "
+    "settled = excluded.settled, merged = excluded.merged, "
+    "incarnation = excluded.incarnation, updated = excluded.updated"
+)
+_PUT_SESSION = f"INSERT INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?, ?) {_UPSERT_SESSION}"
+_PUT_SESSION_IF_NEWEST = (
+    "INSERT INTO sessions SELECT ?, ?, ?, ?, ?, ?, ?, ? FROM meta WHERE incarnation = ? "
+    + _UPSERT_SESSION
+)
+
+
 def put_sessions(
     db: sqlite3.Connection, rows: Iterable[SessionRow], incarnation: int, now: float
 ) -> None:
     """Insert or replace sessions by id; never delete, since credits refer to them."""
-    db.executemany(
-        "INSERT INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET "
-        "peer = excluded.peer, round = excluded.round, state = excluded.state, "
-        "settled = excluded.settled, merged = excluded.merged, "
-        "incarnation = excluded.incarnation, updated = excluded.updated",
-        [
-            (
-                str(row.session),
-                row.peer,
-                row.round,
-                str(row.state),
-                row.settled,
-                row.merged,
-                incarnation,
-                now,
-            )
-            for row in rows
-        ],
-    )
+    db.executemany(_PUT_SESSION, [_session_values(row, incarnation, now) for row in rows])
+
+
+def put_session_if_newest(
+    db: sqlite3.Connection, row: SessionRow, incarnation: int, now: float
+) -> bool:
+    """Fence, insert or replace, and commit in one statement; False if a newer copy has started.
+
+    Outside of any transaction: a single statement is one, at half the cost.
+    """
+    values = (*_session_values(row, incarnation, now), incarnation)
+    return db.execute(_PUT_SESSION_IF_NEWEST, values).rowcount == 1
+
+
+def _session_values(row: SessionRow, incarnation: int, now: float) -> tuple[object, ...]:
+    state, settled, merged = str(row.state), row.settled, row.merged
+    return (str(row.session), row.peer, row.round, state, settled, merged, incarnation, now)
 
 
 def put_beliefs(db: sqlite3.Connection, beliefs: Mapping[str, Belief]) -> None:

@@ -35,6 +35,7 @@ from abps_node.store.rows import (
     put_credits,
     put_outcomes,
     put_round,
+    put_session_if_newest,
     put_sessions,
     put_signs_of_life,
     session_of,
@@ -200,8 +201,17 @@ class Store:
     def save_sessions(self, rows: Iterable[SessionRow]) -> None:
         """Insert or replace these sessions; returns after the commit.
 
-        A peer waits for the answer that this promises, so nothing else is written with it.
+        A peer waits for the answer that this promises: most often it is one row, which takes one
+        statement, and nothing else is written with it.
         """
+        rows = tuple(rows)
+        if len(rows) == 1 and self._incarnation:
+            with readable_errors(self.path):
+                self._synchronize("NORMAL")
+                saved = put_session_if_newest(self._db, rows[0], self._incarnation, self._clock())
+            if saved:
+                return
+        # Several rows, or a fence that will tell what it found.
         with self._transaction(seen=False) as db:
             put_sessions(db, rows, self._incarnation, self._clock())
 

@@ -16,9 +16,11 @@ from tests.support.records import Chronicle, make_contract
 
 CONTRACT = make_contract()
 ROW = SessionRow(SessionId("here", 1, "near", 1, 1), "near", 1, "accepted", False, False)
+OTHER = SessionRow(SessionId("far", 1, "here", 1, 1), "far", 1, "accepted", False, False)
 
 WRITES: dict[str, Callable[[Store], None]] = {
-    "sessions": lambda store: store.save_sessions([ROW]),
+    "session": lambda store: store.save_sessions([ROW]),
+    "sessions": lambda store: store.save_sessions([ROW, OTHER]),
     "round": lambda store: store.commit_round(Chronicle().with_partners({"near": 0.1})),
     "note": lambda store: store.note(Note("x", "info", None, "text"), 1),
     "phase": lambda store: store.phase(PhaseChanged("training", 7)),
