@@ -23,7 +23,6 @@ TABLES: Final = (
         one INTEGER PRIMARY KEY CHECK (one = 1),
         center TEXT NOT NULL,
         contract_digest TEXT NOT NULL,
-        contract TEXT NOT NULL,                 -- canonical JSON, for readers without the TOML
         incarnation INTEGER NOT NULL DEFAULT 0, -- the fence: only its holder may write
         started REAL,                           -- wall clock, seconds since 1970, as all times here
         ended REAL,                             -- set by a clean end only
@@ -37,7 +36,10 @@ TABLES: Final = (
         finished INTEGER NOT NULL DEFAULT 0,
         best_round INTEGER NOT NULL DEFAULT 0,
         best_metric REAL,
-        rounds_without_gain INTEGER NOT NULL DEFAULT 0
+        rounds_without_gain INTEGER NOT NULL DEFAULT 0,
+        -- Canonical JSON, for readers without the TOML. It is long, and behind it the fence would
+        -- cost every write the pages that it overflows into.
+        contract TEXT NOT NULL
     )""",
     """
     CREATE TABLE rounds (
