@@ -48,21 +48,29 @@ class RefuseReason(StrEnum):
     SUPERSEDED = "superseded"
 
 
+# Each message that comes in passes a dozen of these checks: what is wrong with a value is put into
+# words only when something is.
+
+
+def _bad_field(field: str, found: object, allowed: str) -> MessageError:
+    text = repr(found)
+    text = text if len(text) <= 80 else text[:77] + "..."
+    return MessageError("bad-field", f"{field}: found {text}, allowed: {allowed}")
+
+
 def _require(good: bool, field: str, found: object, allowed: str) -> None:
     if not good:
-        text = repr(found)
-        text = text if len(text) <= 80 else text[:77] + "..."
-        raise MessageError("bad-field", f"{field}: found {text}, allowed: {allowed}")
+        raise _bad_field(field, found, allowed)
 
 
 def _check_int(field: str, value: object, low: int = 0, high: int = MAX_INT) -> None:
-    good = type(value) is int and low <= value <= high
-    _require(good, field, value, f"an integer from {low} to {high}")
+    if type(value) is not int or not low <= value <= high:
+        raise _bad_field(field, value, f"an integer from {low} to {high}")
 
 
 def _check_text(field: str, value: object, longest: int = MAX_TEXT) -> None:
-    good = isinstance(value, str) and len(value) <= longest
-    _require(good, field, value, f"text of at most {longest} characters")
+    if not isinstance(value, str) or len(value) > longest:
+        raise _bad_field(field, value, f"text of at most {longest} characters")
 
 
 def _check_digest(field: str, value: object) -> None:
@@ -76,8 +84,8 @@ def _check_bool(field: str, value: object) -> None:
 
 def check_center_id(field: str, value: object) -> None:
     """Raise ``MessageError`` unless the value is a well-formed center id."""
-    good = isinstance(value, str) and _CENTER_ID.fullmatch(value) is not None
-    _require(good, field, value, f"a center id, {CENTER_ID_PATTERN}")
+    if not isinstance(value, str) or _CENTER_ID.fullmatch(value) is None:
+        raise _bad_field(field, value, f"a center id, {CENTER_ID_PATTERN}")
 
 
 @dataclass(frozen=True, order=True)
