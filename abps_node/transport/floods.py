@@ -19,12 +19,11 @@ import asyncio
 import contextlib
 import fcntl
 import logging
-import os
 import socket
 import struct
 import termios
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -34,7 +33,7 @@ _ALLOWANCE_BYTES: Final = 256 * 1024
 """Handshake, libzmq's read buffer, heartbeats between two looks."""
 _ALLOWANCE_PER_S: Final = 128
 """Heartbeats of an otherwise silent connection, bytes per second."""
-_TCP_INFO_BYTES: Final = 192
+_TCP_INFO_BYTES: Final = 136
 _BYTES_RECEIVED_AT: Final = 128
 """Offset of ``tcpi_bytes_received`` (64 bit) in Linux's ``struct tcp_info``, since Linux 4.1."""
 
@@ -48,7 +47,7 @@ class _Connection:
     """The listening side's port: proof that the descriptor still is this connection."""
     family: int
     peer: str | None = None
-    delivered: bool = True
+    delivered: bool = False
     read_then: int = 0
     """Bytes that libzmq had read at the last look that saw a delivery."""
     then: float = 0.0
@@ -67,22 +66,22 @@ class FloodGuard:
         self._max_accepted = max_accepted
         self._cut = cut
         self._connections: dict[int, _Connection] = {}
+        self._early: set[int] = set()
         self._accepted = 0
-        self._task: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
         """Begin to look."""
         if AVAILABLE:
-            self._task = asyncio.create_task(self._watch(), name="flood-guard")
+            self._look_later()
         else:
             _log.warning("No TCP_INFO on this system: multipart floods of peers are not bounded")
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """Look no longer."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
-            self._task = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def limit_accepted(self, most: int) -> None:
         """Set how many accepted connections may exist."""
@@ -94,7 +93,10 @@ class FloodGuard:
         family = _family(descriptor)
         if family is None:
             return
-        self._connections[descriptor] = _Connection(outgoing, port, family, then=time.monotonic())
+        self._connections[descriptor] = _Connection(
+            outgoing, port, family, delivered=descriptor in self._early, then=time.monotonic()
+        )
+        self._early.discard(descriptor)
         if not outgoing:
             self._accepted += 1
             if self._accepted > self._max_accepted:
@@ -116,7 +118,10 @@ class FloodGuard:
     def delivered(self, descriptor: int, peer: str | None) -> None:
         """A whole message left libzmq. Cheap: it is called for every one."""
         connection = self._connections.get(descriptor)
-        if connection is not None:
+        if connection is None:
+            # Its first message was read before the news that it exists.
+            self._early.add(descriptor)
+        else:
             connection.delivered = True
             connection.peer = peer
 
@@ -126,53 +131,61 @@ class FloodGuard:
             if connection.peer == peer:
                 self._end(descriptor, "revoked", detail)
 
-    async def _watch(self) -> None:
-        while True:
-            await asyncio.sleep(LOOK_S)
-            self.look()
+    def _look_later(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(LOOK_S, self._watch)
+
+    def _watch(self) -> None:
+        self._look_later()
+        self.look()
 
     def look(self) -> None:
         """Compare every connection with its bound, once."""
         now = time.monotonic()
         for descriptor, connection in list(self._connections.items()):
-            read = _bytes_read(descriptor, connection)
-            if read is None:
-                continue
-            if connection.delivered:
-                connection.delivered, connection.read_then, connection.then = False, read, now
-                continue
-            kept = read - connection.read_then
             allowed = self._bound + int(_ALLOWANCE_PER_S * (now - connection.then))
+            kept = 0
+            # An OSError means that libzmq has closed it, of which the news is on its way.
+            with contextlib.suppress(OSError), _borrowed(descriptor, connection) as tcp:
+                if connection.delivered:
+                    connection.delivered = False
+                    connection.read_then, connection.then = _received(tcp) - _unread(tcp), now
+                elif _received(tcp) - connection.read_then > allowed:
+                    kept = _received(tcp) - _unread(tcp) - connection.read_then
             if kept > allowed:
-                self._end(
-                    descriptor,
-                    "flood",
-                    f"found {kept} bytes received without one whole message, allowed: {allowed}",
-                )
+                found = f"found {kept} bytes received without one whole message"
+                self._end(descriptor, "flood", f"{found}, allowed: {allowed}")
 
     def _end(self, descriptor: int, reason: str, detail: str) -> None:
         connection = self._connections[descriptor]
-        with contextlib.suppress(OSError), _borrowed(descriptor, connection.family) as tcp:
-            if _is_still(tcp, connection):
-                address = tcp.getpeername()[0]
-                tcp.shutdown(socket.SHUT_RDWR)
-                # Reported once: the next look may come before libzmq has closed it.
-                self.closed(descriptor)
-                self._cut(connection.peer, reason, f"connection with {address}: {detail}")
+        with contextlib.suppress(OSError), _borrowed(descriptor, connection) as tcp:
+            if not _is_still(tcp, connection):
+                return
+            address = tcp.getpeername()[0]
+            tcp.shutdown(socket.SHUT_RDWR)
+            # Reported once: the next look may come before libzmq has closed it.
+            self.closed(descriptor)
+            self._cut(connection.peer, reason, f"connection with {address}: {detail}")
 
 
-def _borrowed(descriptor: int, family: int) -> socket.socket:
-    # A duplicate, closed again at once: the descriptor itself stays libzmq's.
-    return socket.fromfd(descriptor, family, socket.SOCK_STREAM)
+@contextlib.contextmanager
+def _borrowed(descriptor: int, connection: _Connection) -> Iterator[socket.socket]:
+    """The connection as a socket object. Its descriptor stays libzmq's, so it is not closed."""
+    tcp = socket.socket(connection.family, socket.SOCK_STREAM, fileno=descriptor)
+    try:
+        yield tcp
+    finally:
+        tcp.detach()
 
 
 def _family(descriptor: int) -> int | None:
     """IPv4 or IPv6; None if libzmq has already closed it."""
     try:
-        with socket.socket(fileno=os.dup(descriptor)) as tcp:
-            return int(tcp.family)
+        tcp = socket.socket(fileno=descriptor)
     except OSError:
         return None
+    family = int(tcp.family)
+    tcp.detach()
+    return family
 
 
 def _is_still(tcp: socket.socket, connection: _Connection) -> bool:
@@ -181,15 +194,16 @@ def _is_still(tcp: socket.socket, connection: _Connection) -> bool:
     return isinstance(name, tuple) and bool(name[1] == connection.port)
 
 
-def _bytes_read(descriptor: int, connection: _Connection) -> int | None:
-    """Bytes that libzmq has read from the connection; None if it is gone."""
-    try:
-        with _borrowed(descriptor, connection.family) as tcp:
-            if not _is_still(tcp, connection):
-                return None
-            unread = struct.unpack("i", fcntl.ioctl(tcp, termios.FIONREAD, b"\0" * 4))[0]
-            info = tcp.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES)
-    except OSError:
-        return None
-    received: int = struct.unpack_from("=Q", info, _BYTES_RECEIVED_AT)[0]
-    return received - int(unread)
+def _received(tcp: socket.socket) -> int:
+    """Bytes that the kernel has received on the connection."""
+    info = tcp.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES)
+    if len(info) < _TCP_INFO_BYTES:
+        return 0
+    found: int = struct.unpack_from("=Q", info, _BYTES_RECEIVED_AT)[0]
+    return found
+
+
+def _unread(tcp: socket.socket) -> int:
+    """Bytes of these that still wait in the kernel, where their number is bounded."""
+    found: int = struct.unpack("i", fcntl.ioctl(tcp, termios.FIONREAD, b"\0" * 4))[0]
+    return found

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import zmq
 
+from abps_node.errors import TransportError
 from abps_node.keys import KeyPair
 from abps_node.transport.overhead import body_bytes
 from abps_node.transport.trust import ZAP_DOMAIN
@@ -19,6 +20,17 @@ RECONNECT_MAX_MS: Final = 5_000
 DROP_LINGER_MS: Final = 500
 """What was handed to a connection that is being dropped has so long to leave."""
 _BACKLOG: Final = 512
+
+
+def check(max_frame_bytes: int, queue_frames: int, heartbeat_s: float) -> None:
+    """``TransportError`` for what libzmq would refuse, or take for «no limit»."""
+    for name, found, least, most in (
+        ("max_frame_bytes", max_frame_bytes, 1, 2**40),
+        ("queue_frames", queue_frames, 1, 10**6),
+        ("heartbeat_s", heartbeat_s, 0.001, 2000),
+    ):
+        if not least <= found <= most:
+            raise TransportError(f"{name}: found {found}, allowed: {least} to {most}")
 
 
 def apply_common(

@@ -81,6 +81,7 @@ class Transport:
         """
         if (keys is None) == (identify is None):
             raise TransportError("keys, identify: exactly one of the two must be given")
+        options.check(max_frame_bytes, queue_frames, heartbeat_s)
         self.counters = Counters()
         self._center_id = center_id
         self._bind = bind
@@ -118,8 +119,8 @@ class Transport:
         self._gatekeeper.start()
         self._socket = self._context.socket(zmq.ROUTER)
         self._monitor = self._socket.get_monitor_socket(EVENTS)
-        self._configure()
         try:
+            self._configure()
             self._socket.bind(self._bind)
         except zmq.ZMQError as error:
             await self._close_sockets(0)
@@ -136,7 +137,7 @@ class Transport:
         self._open = False
         for reader in self._readers:
             reader.stop()
-        await self._guard.close()
+        self._guard.close()
         await self._close_sockets(linger_ms)
 
     # -- peers --

@@ -1,0 +1,281 @@
+"""What a peer on the roster cannot do: block, starve or fill up another center."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import struct
+from collections.abc import Iterator
+
+import pytest
+import zmq
+
+from abps_node.errors import TransportError
+from abps_node.keys import KeyPair, generate
+from abps_node.transport import Undeliverable
+from abps_node.transport.floods import AVAILABLE, FloodGuard
+from tests.support.stations import MAX_FRAME, Station, Stations, eventually
+
+Pair = tuple[socket.socket, socket.socket]
+
+
+def resident_bytes() -> int:
+    """Memory of this process."""
+    with open("/proc/self/statm", encoding="ascii") as file:  # noqa: PTH123 - /proc
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def known_clear_text(frame: bytes) -> str | None:
+    """Without security: a frame that starts with «I am X» names X."""
+    return frame[5:].decode() if frame.startswith(b"I am ") else None
+
+
+async def test_multipart_messages_are_dropped_and_reported(stations: Stations) -> None:
+    a, b, c = await stations.together("a", "b", "c")
+    c.knows(b)
+    hostile = stations.raw(b, a.keys)
+    for _ in range(50):
+        hostile.send_multipart([b"looks good", b"smuggled", b""])
+    hostile.send(b"one frame")
+    c.send(b, b"meanwhile")
+    await eventually(lambda: len(b.frames) == 2)
+    assert sorted(b.frames) == [("a", b"one frame"), ("c", b"meanwhile")]
+    assert b.transport.counters.dropped_frames["multipart"] == 50
+    assert b.reasons() == {("a", "multipart")}
+
+
+async def test_a_message_of_very_many_parts_does_not_hold_up_others(stations: Stations) -> None:
+    a, b, c = await stations.together("a", "b", "c")
+    c.knows(b)
+    hostile = stations.raw(b, a.keys)
+    for _ in range(5000):
+        hostile.send(b"part", zmq.SNDMORE)
+    hostile.send(b"")
+    c.send(b, b"before")
+    await eventually(lambda: b.transport.counters.dropped_frames["multipart"] == 1)
+    c.send(b, b"after")
+    hostile.send(b"I can behave")
+    await eventually(lambda: len(b.frames) == 3)
+
+
+async def test_empty_delimiters_of_req_sockets_are_multipart(stations: Stations) -> None:
+    a, b = await stations.together("a", "b")
+    stations.raw(b, a.keys, kind=zmq.REQ).send(b"question")
+    await eventually(lambda: b.reasons() == {("a", "multipart")})
+    assert not b.frames
+
+
+async def test_an_oversized_frame_costs_its_sender_the_connection(stations: Stations) -> None:
+    a, b, c = await stations.together("a", "b", "c")
+    c.knows(b)
+    hostile = stations.raw(b, a.keys)
+    hostile.send(b"x" * MAX_FRAME)
+    await eventually(lambda: b.frames)
+    hostile.send(b"x" * (MAX_FRAME + 1))
+    lost = b.transport.counters.peer("a")
+    await eventually(lambda: lost.connections_lost == 1)
+    assert ("a", "connection-lost") in b.noticed()
+    hostile.send(b"back again")
+    c.send(b, b"never noticed")
+    await eventually(lambda: len(b.frames) == 3)
+    assert all(len(frame) <= MAX_FRAME for _, frame in b.frames)
+
+
+async def test_a_frame_just_above_the_limit_in_clear_is_refused(stations: Stations) -> None:
+    b = await stations.start("b", None, {"a": "", "b": ""}, identify=known_clear_text)
+    raw = stations.raw(b, None)
+    raw.send(b"I am a")
+    await eventually(lambda: b.frames)
+    raw.send(b"x" * (MAX_FRAME + 1))
+    await eventually(lambda: b.transport.counters.peer("a").connections_lost == 1)
+    assert len(b.frames) == 1
+
+
+async def test_a_slow_reader_blocks_nobody_and_costs_a_bounded_queue(stations: Stations) -> None:
+    frame_bytes, queue = 1 << 20, 8
+    a, b = await stations.together("a", "b", max_frame_bytes=frame_bytes, queue_frames=queue)
+    never_reads = stations.raw(a, b.keys, options={zmq.RCVHWM: 1, zmq.RCVBUF: 1 << 16})
+    never_reads.send(b"write to me")
+    await eventually(lambda: a.frames)
+    before = resident_bytes()
+    frame = bytes(frame_bytes)
+    sent = 0
+    with pytest.raises(Undeliverable, match="queue-full: 8 frames wait already"):
+        while sent < 400:
+            a.send("b", frame)
+            sent += 1
+            await asyncio.sleep(0)
+    assert sent < 100
+    assert resident_bytes() - before < 150 << 20
+
+
+async def test_strangers_cannot_use_up_the_descriptors(stations: Stations) -> None:
+    a, b = await stations.together("a", "b")
+    b.transport._guard.limit_accepted(5)
+    host, port = b.endpoint.removeprefix("tcp://").split(":")
+    idle = [await asyncio.open_connection(host, int(port)) for _ in range(9)]
+    cut = b.transport.counters.cut_connections
+    await eventually(lambda: cut["too-many-connections"] == 4)
+    for _, writer in idle:
+        writer.close()
+
+    # An honest connection that was cut meanwhile is opened again by libzmq.
+    a.knows(b)
+    a.send(b, b"hello")
+    await eventually(lambda: b.frames == [("a", b"hello")])
+
+
+GREETING = b"\xff" + bytes(8) + b"\x7f" + b"\x03\x01" + b"NULL".ljust(20, b"\0") + b"\0" + bytes(31)
+READY = b"\x05READY" + b"\x0bSocket-Type" + struct.pack(">I", 6) + b"DEALER"
+MORE = 0x01
+
+
+def part(content: bytes, flags: int = 0) -> bytes:
+    """A short ZMTP frame."""
+    return bytes([flags, len(content)]) + content
+
+
+async def speak_zmtp(b: Station) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A connection by hand, since libzmq itself never sends an unfinished message."""
+    host, port = b.endpoint.removeprefix("tcp://").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(GREETING + part(READY, flags=0x04))
+    await reader.readexactly(64)
+    return reader, writer
+
+
+async def flood(writer: asyncio.StreamWriter, most: int) -> int:
+    """Send parts of one endless message until it is cut off; returns the bytes sent."""
+    parts = part(b"x" * 250, MORE) * 130
+    sent = 0
+    try:
+        while sent < most:
+            writer.write(parts)
+            await writer.drain()
+            sent += len(parts)
+            # 16 MB a second: the sender's speed, without which the bound would depend on it.
+            await asyncio.sleep(0.002)
+    except ConnectionError:
+        pass
+    return sent
+
+
+@pytest.mark.skipif(not AVAILABLE, reason="needs TCP_INFO")
+async def test_an_endless_multipart_message_is_cut_off(stations: Stations) -> None:
+    roster = {"a": "", "b": "", "c": ""}
+    b, c = [
+        await stations.start(name, None, roster, identify=known_clear_text, queue_frames=8)
+        for name in ("b", "c")
+    ]
+    c.knows(b)
+    _, writer = await speak_zmtp(b)
+    writer.write(part(b"I am a"))
+    await eventually(lambda: b.frames)
+    sent = await flood(writer, 64 << 20)
+    writer.close()
+    assert sent < 16 << 20
+    assert b.transport.counters.cut_connections["flood"] == 1
+    assert ("a", "flood") in b.reasons()
+    c.send(b, b"I am c")
+    await eventually(lambda: b.frames[1:] == [("c", b"I am c")])
+
+
+@pytest.mark.skipif(not AVAILABLE, reason="needs TCP_INFO")
+class TestFloodGuard:
+    """The guard on plain TCP connections, looking only when it is told to."""
+
+    @pytest.fixture
+    def pair(self) -> Iterator[Pair]:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            self.port = server.getsockname()[1]
+            with socket.create_connection(server.getsockname()) as sender:
+                accepted, _ = server.accept()
+                with accepted:
+                    yield sender, accepted
+
+    def guard(self, most: int = 10) -> tuple[FloodGuard, list[tuple[str | None, str, str]]]:
+        cuts: list[tuple[str | None, str, str]] = []
+        return FloodGuard(1 << 20, most, lambda *cut: cuts.append(cut)), cuts
+
+    def move(self, sender: socket.socket, accepted: socket.socket, count: int) -> None:
+        """``count`` bytes from the sender through the kernel into the reader's memory."""
+        while count:
+            chunk = min(count, 1 << 16)
+            sender.sendall(bytes(chunk))
+            accepted.recv(chunk, socket.MSG_WAITALL)
+            count -= chunk
+
+    def test_more_than_the_queue_can_hold_is_cut(self, pair: Pair) -> None:
+        sender, accepted = pair
+        guard, cuts = self.guard()
+        guard.opened(accepted.fileno(), False, self.port)
+        guard.delivered(accepted.fileno(), "a")
+        guard.look()
+        self.move(sender, accepted, 1 << 20)
+        guard.look()
+        assert not cuts
+        self.move(sender, accepted, 1 << 20)
+        guard.look()
+        guard.look()
+        assert [cut[:2] for cut in cuts] == [("a", "flood")]
+        assert sender.recv(1) == b""
+
+    def test_deliveries_make_room(self, pair: Pair) -> None:
+        sender, accepted = pair
+        guard, cuts = self.guard()
+        guard.opened(accepted.fileno(), False, self.port)
+        for _ in range(6):
+            self.move(sender, accepted, 1 << 20)
+            guard.delivered(accepted.fileno(), "a")
+            guard.look()
+        assert not cuts
+
+    def test_what_waits_in_the_kernel_does_not_count(self, pair: Pair) -> None:
+        sender, accepted = pair
+        guard, cuts = self.guard()
+        guard.opened(accepted.fileno(), False, self.port)
+        sender.setblocking(False)
+        try:
+            while True:
+                sender.send(bytes(1 << 16))
+        except BlockingIOError:
+            guard.look()
+        assert not cuts
+
+    def test_a_descriptor_that_became_something_else_is_left_alone(self, pair: Pair) -> None:
+        sender, accepted = pair
+        guard, cuts = self.guard()
+        # As if libzmq had closed it, and the descriptor were now a connection of somebody else.
+        guard.opened(accepted.fileno(), False, self.port + 1)
+        self.move(sender, accepted, 4 << 20)
+        guard.look()
+        assert not cuts
+        sender.sendall(b"still open")
+        assert accepted.recv(10) == b"still open"
+
+    def test_closed_descriptors_are_forgotten(self, pair: Pair) -> None:
+        _, accepted = pair
+        guard, cuts = self.guard(most=1)
+        guard.opened(accepted.fileno(), False, self.port)
+        guard.delivered(accepted.fileno(), "a")
+        assert guard.closed(accepted.fileno()) == "a"
+        assert guard.closed(accepted.fileno()) is None
+        guard.opened(accepted.fileno(), False, self.port)
+        assert not cuts
+        accepted.close()
+        guard.look()
+        assert not cuts
+
+
+@pytest.mark.parametrize("option", ["max_frame_bytes", "queue_frames", "heartbeat_s"])
+def test_a_bound_of_nothing_is_refused(option: str) -> None:
+    # libzmq would take 0 for «no limit».
+    with pytest.raises(TransportError, match=f"{option}: found 0, allowed: "):
+        Station("a", generate(), roster={}, **{option: 0})
+
+
+def test_keys_and_identify_exclude_each_other() -> None:
+    for keys, identify in ((None, None), (KeyPair("", ""), known_clear_text)):
+        with pytest.raises(TransportError, match="exactly one"):
+            Station("a", keys, roster={}, identify=identify)
