@@ -146,8 +146,6 @@ class Daemon:
             self._spawn("discovery", discovery.watch(self._on_found))
             self._spawn("ticks", self._tick())
             end = await self._end
-            if end.why == "finished" and self._reports is not None:
-                await self._reports
         finally:
             await self._take_down(discovery)
         _log.info("%s", end.detail, extra={"event": "ended", "fields": {"why": end.why}})
@@ -215,6 +213,13 @@ class Daemon:
     def _on_signal(self, number: int) -> None:
         self._worker.cancel()
         self._feed(ev.StopRequested(f"{signal.Signals(number).name} received"))
+
+    async def _end_with(self, end: Exit) -> None:
+        """After the last round the reports are awaited; a failure meanwhile ends the daemon too."""
+        if end.why == "finished" and self._reports is not None:
+            await self._reports
+        if not self._end.done():
+            self._end.set_result(end)
 
     # Events in ----------------------------------------------------------------------------------
 
@@ -306,8 +311,7 @@ class Daemon:
             case PeerChanged():
                 self._store.peer(effect)
             case Exit():
-                if not self._end.done():
-                    self._end.set_result(effect)
+                self._spawn("end", self._end_with(effect))
             case _:
                 raise TypeError(f"unknown effect {effect!r}")
 
