@@ -89,7 +89,8 @@ class Proposal:
     """A proposal under way, sent or received, for the record."""
 
     peer: str
-    session: SessionId
+    session: SessionId | None
+    """None while the peer has not answered the hello that goes before."""
     opened: float
     outcome: str | None = None
     reason: str | None = None
@@ -117,6 +118,10 @@ class Round:
     gather_started: float = 0.0
     merge_started: float = 0.0
     sent: dict[SessionId, Proposal] = field(default_factory=dict)
+    greetings: dict[str, Proposal] = field(default_factory=dict)
+    """Peers greeted in order to be proposed to, without an answer yet."""
+    unanswered: list[Proposal] = field(default_factory=list)
+    """Greetings that came to nothing."""
     received: list[Proposal] = field(default_factory=list)
     received_unrecorded: int = 0
     train_seconds: float = 0.0
@@ -155,6 +160,8 @@ class Center:
     finished: bool = False
     superseded_by: set[str] = field(default_factory=set)
     phase_started: float = 0.0
+    next_look: float = 0.0
+    """When to look again for peers that are due for a hello or a ping."""
     last_asked: float = 0.0
     """When a peer last wanted something of us."""
     out: list[Effect] = field(default_factory=list)

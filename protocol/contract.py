@@ -253,6 +253,11 @@ class Pacing(Strict):
     min_peers: int = Field(default=1, ge=0, description="authenticated peers that round 1 awaits")
     start_wait_s: float = Field(default=60.0, ge=0, description="…at most this long")
     round_min_s: float = Field(default=1.0, ge=0, description="a round lasts at least this long")
+    greet: Literal["all", "needed"] = Field(
+        default="all",
+        description="whom a center introduces itself to: everybody it can reach, or, in a "
+        "federation of hundreds, only whom it proposes to (a goal filter needs all cards anyway)",
+    )
     negotiation_s: float = Field(default=5.0, gt=0, description="all proposals of a round share it")
     exchange_s: float = Field(default=20.0, gt=0, description="one exchange of trunks, at most")
     linger_s: float = Field(

@@ -35,6 +35,13 @@ class Reachable(Event):
 
 
 @dataclass(frozen=True)
+class Unreachable(Event):
+    """Discovery took the address of this peer back: it left, or its hint is gone."""
+
+    peer: str
+
+
+@dataclass(frozen=True)
 class Heard(Event):
     """A well-formed message came over a connection authenticated as ``peer``."""
 

@@ -1,4 +1,4 @@
-"""Who is there: hello, refusal, goodbye, suspicion, probing.
+"""Who is there: hello, refusal, goodbye, suspicion.
 
 Identity comes from the authenticated connection. What a hello claims is only compared with it.
 """
@@ -9,35 +9,14 @@ from protocol import PROTOCOL_VERSION
 from protocol.center import Center, Phase
 from protocol.effects import Exit
 from protocol.goal import card_length
-from protocol.messages import Goodbye, Hello, Message, Ping, Pong, Refuse, RefuseReason
+from protocol.introduction import greets_all, hello, introduce
+from protocol.messages import Goodbye, Hello, Message, Pong, Refuse, RefuseReason
 from protocol.negotiation import close_open_sessions
 from protocol.peers import Peer
 from protocol.settlement import ask_unsettled
 
-INTRODUCTION_S = 1.0
-"""Least time between two unasked hellos to one peer."""
-
-
-def hello(center: Center, reply: bool) -> Hello:
-    """The own introduction."""
-    return Hello(
-        incarnation=center.identity.incarnation,
-        center=center.id,
-        protocol_version=PROTOCOL_VERSION,
-        contract=center.contract_digest,
-        initial_trunk=center.identity.initial_trunk,
-        card=center.card_message(),
-        finished=center.finished,
-        reply=reply,
-    )
-
-
-def introduce(center: Center, peer: Peer) -> None:
-    """Say hello, but not more often than once a second to the same peer."""
-    if center.now < peer.next_introduction:
-        return
-    peer.next_introduction = center.now + INTRODUCTION_S
-    center.send(peer.id, hello(center, reply=False))
+RECENT_S = 30.0
+"""Whoever was heard within this time probably still has a connection to us."""
 
 
 def on_reachable(center: Center, peer: Peer) -> None:
@@ -47,19 +26,10 @@ def on_reachable(center: Center, peer: Peer) -> None:
         peer.next_contact = center.now
 
 
-def contact_peers(center: Center) -> None:
-    """Probe, with jittered back-off, whoever is unmet, silent or away."""
-    for peer in center.peers.all():
-        wanted = peer.reachable and peer.refused is None and not peer.finished
-        if not wanted or center.now < peer.next_contact:
-            continue
-        if not peer.met or peer.away:
-            introduce(center, peer)
-        elif peer.suspect:
-            center.send(peer.id, Ping(center.identity.incarnation))
-        else:
-            continue
-        peer.next_contact = center.now + peer.probe.next_delay(center.probe_rng)
+def on_unreachable(center: Center, peer: Peer) -> None:
+    """Discovery does not know its address any more: no candidate until it says something."""
+    peer.reachable = False
+    peer.hint_lost = True
 
 
 def suspect(center: Center, peer: Peer, why: str) -> None:
@@ -77,6 +47,7 @@ def heard_from(center: Center, peer: Peer) -> None:
     """Any authenticated message of the present incarnation clears suspicion."""
     peer.last_heard = center.now
     peer.reachable = True
+    peer.hint_lost = False
     if peer.suspect:
         peer.suspect = False
         peer.probe.reset()
@@ -117,6 +88,7 @@ def on_hello(center: Center, peer: Peer, message: Hello) -> None:
             peer.refused = reason
             refuse(center, peer, reason, detail)
             center.peer_changed(peer, detail)
+            close_open_sessions(center, peer, "undeliverable")
         return
     if message.incarnation > peer.incarnation:
         _new_incarnation(center, peer, message)
@@ -133,6 +105,10 @@ def on_hello(center: Center, peer: Peer, message: Hello) -> None:
         peer.probe.reset()
         center.note("peer-met", f"{peer.id} met, incarnation {peer.incarnation}", peer.id)
         center.peer_changed(peer)
+    if peer.id in center.round.greetings:
+        # It was greeted in order to be proposed to: now it can be, before anybody else.
+        del center.round.greetings[peer.id]
+        center.round.queue.appendleft(peer.id)
     if not message.reply:
         center.send(peer.id, hello(center, reply=True))
     peer.next_reconcile = center.now
@@ -230,9 +206,12 @@ def on_goodbye(center: Center, peer: Peer, message: Goodbye) -> None:
 
 
 def farewell(center: Center) -> None:
-    """Say goodbye to everybody who was met."""
+    """Say goodbye to everybody who was met, or, where connections are few, met lately."""
+    everybody = greets_all(center)
     for peer in center.peers.compatible():
-        say_goodbye(center, peer)
+        lately = center.now - peer.last_heard < RECENT_S
+        if everybody or lately or center.ledger.unsettled_with(peer.id):
+            say_goodbye(center, peer)
 
 
 def say_goodbye(center: Center, peer: Peer) -> None:

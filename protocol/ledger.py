@@ -145,6 +145,10 @@ class Ledger:
             key=lambda session: session.id,
         )
 
+    def peers_with_unsettled(self) -> list[str]:
+        """Whose final word is missing, in a fixed order."""
+        return sorted({s.peer for s in self.sessions.values() if s.committed and not s.settled})
+
     def unsettled_with(self, peer: str) -> list[Session]:
         """Durable outcomes that still lack the peer's final word, oldest first."""
         return sorted(

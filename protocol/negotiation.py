@@ -11,6 +11,7 @@ from protocol import ranking
 from protocol.center import Center, Phase, Proposal, Round
 from protocol.effects import SaveSessions
 from protocol.exchange import send_trunk
+from protocol.introduction import greet_before_proposing
 from protocol.ledger import Session
 from protocol.messages import Accept, Propose, Reject, Rejected, SessionId, Withdraw
 from protocol.peers import Peer
@@ -28,23 +29,45 @@ def propose_next(center: Center) -> None:
     kappa = center.contract.policy.kappa
     while current.queue and center.now <= center.negotiation_ends:
         busy = center.ledger.slots_used(number) + len(center.ledger.outstanding(number))
-        if busy >= kappa:
+        if busy + len(current.greetings) >= kappa:
             return
         peer = center.peers[current.queue.popleft()]
-        if peer.is_candidate(number) and center.ledger.pair_in(number, peer.id) is None:
+        if not peer.met and peer.is_due(center.now):
+            current.greetings[peer.id] = Proposal(peer.id, None, center.now)
+            greet_before_proposing(center, peer)
+        elif peer.is_candidate(number) and center.ledger.pair_in(number, peer.id) is None:
             _propose(center, peer)
 
 
 def _propose(center: Center, peer: Peer) -> None:
     number = center.round.number
     session_id = center.ledger.new_id(peer.id, peer.incarnation)
-    patience = center.contract.pacing.negotiation_s * REPLY_SHARE
-    deadline = min(center.now + patience, center.negotiation_ends)
+    deadline = min(center.now + reply_patience(center), center.negotiation_ends)
     session = Session(session_id, peer.id, number, center.now, deadline)
     session.apply(Input.PROPOSE)
     center.ledger.add(session)
     center.round.sent[session_id] = Proposal(peer.id, session_id, center.now)
     center.send(peer.id, Propose(center.identity.incarnation, session_id, number))
+
+
+def reply_patience(center: Center) -> float:
+    """Seconds that a proposal, or the hello before it, waits for an answer."""
+    return center.contract.pacing.negotiation_s * REPLY_SHARE
+
+
+def expire_greetings(center: Center) -> None:
+    """Give up on whoever did not answer a hello in time."""
+    current = center.round
+    for peer_id, greeting in list(current.greetings.items()):
+        if center.now >= greeting.opened + reply_patience(center):
+            _close_greeting(center, peer_id, "timeout")
+
+
+def _close_greeting(center: Center, peer_id: str, outcome: str) -> None:
+    greeting = center.round.greetings.pop(peer_id, None)
+    if greeting is not None:
+        greeting.close(outcome, center.now)
+        center.round.unanswered.append(greeting)
 
 
 def on_propose(center: Center, peer: Peer, message: Propose) -> None:
@@ -179,6 +202,7 @@ def on_withdraw(center: Center, message: Withdraw) -> None:
 
 def close_open_sessions(center: Center, peer: Peer, outcome: str) -> None:
     """The peer finished, left, restarted or cannot be reached: nothing more will come of it."""
+    _close_greeting(center, peer.id, outcome)
     for session in center.ledger.open_with(peer.id):
         proposal = center.round.sent.get(session.id)
         session.apply(Input.GIVE_UP)

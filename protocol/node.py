@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from protocol import exchange, handshake, negotiation, rounds, settlement
+from protocol import exchange, handshake, introduction, negotiation, rounds, settlement
 from protocol.center import Center, Identity, Memory, Phase, Round
 from protocol.contract import Contract
 from protocol.effects import Effect, Exit, SaveSessions
@@ -26,6 +26,7 @@ from protocol.events import (
     Tick,
     Trained,
     Undeliverable,
+    Unreachable,
 )
 from protocol.ledger import Ledger, Session
 from protocol.messages import (
@@ -106,9 +107,9 @@ class Node:
                 self._sent(event)
             case Tick():
                 rounds.expire(center)
-                handshake.contact_peers(center)
-                for peer in center.peers.compatible():
-                    settlement.ask_unsettled(center, peer)
+                introduction.contact_peers(center)
+                for peer_id in center.ledger.peers_with_unsettled():
+                    settlement.ask_unsettled(center, center.peers[peer_id])
             case Trained():
                 rounds.on_trained(center, event)
             case Merged():
@@ -125,6 +126,8 @@ class Node:
         match event:
             case Reachable(peer=name) if name in center.peers.by_id:
                 handshake.on_reachable(center, center.peers[name])
+            case Unreachable(peer=name) if name in center.peers.by_id:
+                handshake.on_unreachable(center, center.peers[name])
             case Undeliverable(peer=name, reason=reason) if name in center.peers.by_id:
                 peer = center.peers[name]
                 handshake.suspect(center, peer, f"undeliverable, {reason}")

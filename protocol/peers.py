@@ -32,6 +32,8 @@ class Peer:
     probe: Backoff
     reachable: bool = False
     """Discovery has an address, or the peer has spoken to us."""
+    hint_lost: bool = False
+    """Discovery took its address back, and it has said nothing since."""
     met: bool = False
     suspect: bool = False
     finished: bool = False
@@ -78,7 +80,13 @@ class Peer:
 
     def is_candidate(self, round_number: int) -> bool:
         """Whether it may be proposed to in this round."""
-        return self.status is PeerStatus.MET and self.blocked_until <= round_number
+        free = self.blocked_until <= round_number and not self.hint_lost
+        return self.status is PeerStatus.MET and free
+
+    def is_due(self, now: float) -> bool:
+        """Whether a hello or ping may go out to it now, if there is a reason for one."""
+        wanted = self.reachable and self.refused is None and not self.finished
+        return wanted and now >= self.next_contact
 
     def stalled(self, round_number: int) -> None:
         """It accepted or proposed and then let the exchange die: stay away 1, 2, 4 … rounds."""
@@ -98,24 +106,25 @@ class Peers:
 
     pacing: Pacing
     by_id: dict[str, Peer] = field(default_factory=dict)
+    _ordered: list[Peer] = field(default_factory=list)
 
     def add(self, peer_id: str) -> Peer:
         """A member joins the roster."""
-        return self.by_id.setdefault(
-            peer_id,
-            Peer(
+        if peer_id not in self.by_id:
+            self.by_id[peer_id] = Peer(
                 id=peer_id,
                 bucket=TokenBucket(self.pacing.messages_per_s, 2 * self.pacing.messages_per_s),
                 probe=Backoff(min(1.0, self.pacing.negotiation_s), LONGEST_PROBE_S),
-            ),
-        )
+            )
+            self._ordered = [self.by_id[key] for key in sorted(self.by_id)]
+        return self.by_id[peer_id]
 
     def __getitem__(self, peer_id: str) -> Peer:
         return self.by_id[peer_id]
 
     def all(self) -> list[Peer]:
         """All peers in order of their id, so that dictionary order never matters."""
-        return [self.by_id[key] for key in sorted(self.by_id)]
+        return self._ordered
 
     def compatible(self) -> list[Peer]:
         """Those that were met and not refused."""

@@ -11,8 +11,14 @@ import random
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+import numpy as np
+from numpy.typing import NDArray
+
 from protocol.beliefs import Belief, ucb
 from protocol.contract import Policy
+
+Bounds = NDArray[np.float64]
+Places = NDArray[np.intp]
 
 
 @dataclass(frozen=True)
@@ -50,6 +56,55 @@ def acceptable(belief: Belief, t: int, policy: Policy) -> bool:
     return ucb(belief, t, policy.gamma) >= policy.tau_acc
 
 
+@dataclass(frozen=True)
+class Chance:
+    """What chance contributes to one ranking of n candidates."""
+
+    exploratory: bool
+    keys: NDArray[np.uint64]
+    """One per candidate; ties, and all of an exploratory order, ascend by it. Shape ``(n,)``."""
+
+    @classmethod
+    def draw(cls, candidates: int, epsilon: float, rng: random.Random) -> Chance:
+        """Draw in the same way whether the round turns out exploratory or not."""
+        exploratory = rng.random() < epsilon
+        # The raw stream of a bit generator is promised to be the same in every version of numpy.
+        keys = np.random.SFC64(rng.getrandbits(63)).random_raw(candidates)
+        return cls(exploratory, np.asarray(keys, dtype=np.uint64))
+
+
+def order(bounds: Bounds, chance: Chance, tau_acc: float, first: int | None = None) -> Places:
+    """Whom to ask, in turn, as places in ``bounds`` ``(n,)``; only the ``first`` ones if given.
+
+    Exploratory: everybody by chance. Greedy: the admissible by descending bound, ties by chance.
+    """
+    if chance.exploratory:
+        return _smallest(chance.keys, np.arange(bounds.size), first)
+    places = np.flatnonzero(bounds >= tau_acc)
+    if first is not None and first < places.size:
+        # Many candidates share one bound (nobody knows them yet): these are cut down first.
+        common = _most_common(bounds[places])
+        same = bounds[places] == common
+        few = _smallest(chance.keys, places[same], first)
+        places = np.concatenate([places[~same], few])
+    return places[np.lexsort((chance.keys[places], -bounds[places]))][:first]
+
+
+def changes_order(bounds: Bounds, level: Bounds, chance: Chance, policy: Policy) -> bool:
+    """Whether the first κ are another set than bounds of equal posterior means give (``level``)."""
+    if chance.exploratory:
+        return False
+    asked, indifferent = (
+        order(values, chance, policy.tau_acc, policy.kappa) for values in (bounds, level)
+    )
+    return set(asked.tolist()) != set(indifferent.tolist())
+
+
+def level_ucb(belief: Belief, prior: Belief, t: int, gamma: float) -> float:
+    """The bound this peer would have if its posterior mean were the prior's."""
+    return ucb(replace(belief, alpha=prior.alpha, beta=prior.beta), t, gamma)
+
+
 def rank(
     candidates: Iterable[str],
     beliefs: Mapping[str, Belief],
@@ -65,34 +120,32 @@ def rank(
     beliefs are given never matters.
     """
     epsilon = epsilon_at(policy, t)
-    exploratory = rng.random() < epsilon
     names = sorted(set(candidates))
-    shuffled = rng.sample(names, len(names))
+    chance = Chance.draw(len(names), epsilon, rng)
     held = {name: beliefs.get(name, prior) for name in names}
     bounds = {name: ucb(belief, t, policy.gamma) for name, belief in held.items()}
-    greedy = _descending(shuffled, bounds, policy.tau_acc)
-    changed = False
-    if not exploratory:
-        level = {
-            name: ucb(replace(belief, alpha=prior.alpha, beta=prior.beta), t, policy.gamma)
-            for name, belief in held.items()
-        }
-        indifferent = _descending(shuffled, level, policy.tau_acc)
-        changed = set(greedy[: policy.kappa]) != set(indifferent[: policy.kappa])
+    level = [level_ucb(belief, prior, t, policy.gamma) for belief in held.values()]
+    values = np.array(list(bounds.values()), dtype=np.float64)
     return Ranking(
-        order=tuple(shuffled if exploratory else greedy),
+        order=tuple(names[place] for place in order(values, chance, policy.tau_acc)),
         ucb=bounds,
-        exploratory=exploratory,
+        exploratory=chance.exploratory,
         epsilon=epsilon,
-        belief_changed_order=changed,
-        admissible=tuple(sorted(greedy)),
+        belief_changed_order=changes_order(values, np.array(level), chance, policy),
+        admissible=tuple(name for name in names if bounds[name] >= policy.tau_acc),
     )
 
 
-def _descending(shuffled: list[str], bounds: Mapping[str, float], tau_acc: float) -> list[str]:
-    # The sort is stable, so equal bounds stay in shuffled order: the seeded tie-break.
-    admissible = [name for name in shuffled if bounds[name] >= tau_acc]
-    return sorted(admissible, key=lambda name: -bounds[name])
+def _smallest(keys: NDArray[np.uint64], places: Places, first: int | None) -> Places:
+    """The places with the smallest keys, ascending."""
+    if first is not None and first < places.size:
+        places = places[np.argpartition(keys[places], first)[:first]]
+    return places[np.argsort(keys[places], kind="stable")]
+
+
+def _most_common(values: Bounds) -> float:
+    """Some value that occurs often, if any does: the median."""
+    return float(np.partition(values, values.size // 2)[values.size // 2])
 
 
 def _check_round(t: int) -> None:

@@ -43,6 +43,7 @@ class ProposalRecord(Recorded):
 
     peer: str
     session: str
+    """Empty if the peer did not answer the hello that goes before a proposal."""
     outcome: str
     """accepted, rejected, withdrawn, timeout, undeliverable, or crossed."""
     reason: str | None = None
@@ -116,7 +117,7 @@ class RoundRecord(Recorded):
     epsilon: float
     goal: str
     known: int
-    """Compatible peers met so far in this incarnation."""
+    """Compatible peers met so far in this incarnation, and unmet ones among the candidates."""
     candidates_before: list[str]
     candidates_after: list[str]
     threshold: float | None

@@ -47,7 +47,7 @@ def round_record(
         exploratory=ranking.exploratory,
         epsilon=ranking.epsilon,
         goal=center.identity.goal,
-        known=len(center.peers.compatible()),
+        known=known_peers(center),
         candidates_before=list(current.before),
         candidates_after=list(current.after),
         threshold=current.threshold,
@@ -56,7 +56,7 @@ def round_record(
         ucb=dict(ranking.ucb),
         ranked=list(ranking.order),
         belief_changed_order=ranking.belief_changed_order,
-        proposals_sent=[_proposal(p) for p in current.sent.values()],
+        proposals_sent=[_proposal(p) for p in (*current.sent.values(), *current.unanswered)],
         proposals_received=[_proposal(p) for p in current.received],
         proposals_unrecorded=current.received_unrecorded,
         partners=partners,
@@ -86,6 +86,11 @@ def round_record(
     )
 
 
+def known_peers(center: Center) -> int:
+    """Compatible peers met so far, and those that were candidates without having been met."""
+    return len({p.id for p in center.peers.compatible()} | set(center.round.before))
+
+
 def _partner(center: Center, session: Session, earned: Mapping[SessionId, Credit]) -> PartnerRecord:
     credit = earned.get(session.id)
     return PartnerRecord(
@@ -108,7 +113,7 @@ def _partner(center: Center, session: Session, earned: Mapping[SessionId, Credit
 def _proposal(proposal: Proposal) -> ProposalRecord:
     return ProposalRecord(
         peer=proposal.peer,
-        session=str(proposal.session),
+        session="" if proposal.session is None else str(proposal.session),
         outcome=proposal.outcome or "open",
         reason=proposal.reason,
         seconds=max(0.0, proposal.closed - proposal.opened),
@@ -121,15 +126,16 @@ def _rest(center: Center, failed: int) -> RestRecord:
     if ranking is None:
         raise AssertionError("a rest is explained before the round was ranked")
     known = peers.compatible()
+    tried = [*current.sent.values(), *current.unanswered]
     outcomes = [
         classify(p.outcome or "open", p.reason)
-        for p in current.sent.values()
+        for p in tried
         if p.outcome not in ("accepted", "crossed")
     ]
     outcomes += ["exchange-failed"] * failed
     return diagnose(
         RestFacts(
-            known=len(known),
+            known=known_peers(center),
             unavailable=sum(
                 p.status in (PeerStatus.SUSPECT, PeerStatus.AWAY)
                 or (p.status is PeerStatus.MET and p.blocked_until > current.number)

@@ -130,7 +130,9 @@ def _explain(cause: RestCause, facts: RestFacts) -> str:
         case RestCause.PEERS_FINISHED if not facts.outcomes:
             return f"all {facts.known} known peers have finished"
         case _ if facts.outcomes:
-            attempts = "1 attempt" if len(facts.outcomes) == 1 else f"{len(facts.outcomes)} attempts"
+            attempts = (
+                "1 attempt" if len(facts.outcomes) == 1 else f"{len(facts.outcomes)} attempts"
+            )
             return f"{attempts}: {tally}"
         case _:
             return (

@@ -13,9 +13,11 @@ from protocol.center import Center, OwnTrunk, Phase, Round
 from protocol.effects import CommitRound, Credit, Exit, Merge, Train
 from protocol.events import Merged, Trained
 from protocol.handshake import farewell, say_goodbye, suspect
+from protocol.introduction import greets_all
 from protocol.ledger import Session
+from protocol.merging import Best, merge_weights
 from protocol.messages import Ping, Withdraw
-from protocol.negotiation import propose_next
+from protocol.negotiation import expire_greetings, propose_next
 from protocol.record import RoundRecord
 from protocol.recording import round_record
 from protocol.session import MERGEABLE, Input, State
@@ -81,13 +83,15 @@ def on_trained(center: Center, event: Trained) -> None:
 def _rank_candidates(center: Center) -> None:
     current = center.round
     peers = center.peers.compatible()
+    if not greets_all(center):
+        peers = peers + [p for p in center.peers.all() if not p.met and p.is_due(center.now)]
     if current.threshold is not None:
         current.scores = {
             p.id: goal_filter.score(center.identity.goal, center.identity.card, p.card)
             for p in peers
             if p.card is not None
         }
-    before = [p.id for p in peers if p.is_candidate(current.number)]
+    before = [p.id for p in peers if not p.met or p.is_candidate(current.number)]
     after = [
         name
         for name in before
@@ -108,6 +112,7 @@ def _rank_candidates(center: Center) -> None:
 
 def expire(center: Center) -> None:
     """Close what has waited too long: proposals first, then exchanges."""
+    expire_greetings(center)
     overdue = [
         session
         for session in center.ledger.sessions.values()
@@ -147,7 +152,8 @@ def gather(center: Center) -> None:
     """Propose on; merge when nothing is pending and nothing more is to be expected."""
     propose_next(center)
     current = center.round
-    if any(session.is_open for session in center.ledger.live_in(current.number)):
+    pending = any(session.is_open for session in center.ledger.live_in(current.number))
+    if pending or current.greetings:
         return
     full = center.ledger.slots_used(current.number) >= center.contract.policy.kappa
     over = center.now > center.negotiation_ends
@@ -167,20 +173,12 @@ def _begin_merge(center: Center) -> None:
         policy.shapley_permutations,
         center.rng("shapley", current.number),
     )
-    current.weights = _merge_weights(center, current.merging)
+    sizes = {session.peer: session.size for session in current.merging}
+    current.weights = merge_weights(policy, center.identity.size, sizes)
     trunks_in = {s.peer: s.trunk for s in current.merging if s.trunk is not None}
     center.enter(Phase.CREDITING)
     merge = Merge(current.number, trunks_in, current.weights, current.plan.coalitions)
     center.out.append(merge)
-
-
-def _merge_weights(center: Center, merging: list[Session]) -> dict[str, float]:
-    policy = center.contract.policy
-    if policy.merge_weights == "uniform":
-        return {session.peer: 1.0 / (len(merging) + 1) for session in merging}
-    sizes = {s.peer: min(s.size or 1, policy.size_cap) for s in merging}
-    total = sum(sizes.values()) + min(center.identity.size, policy.size_cap)
-    return {peer: size / total for peer, size in sizes.items()}
 
 
 def on_merged(center: Center, event: Merged) -> None:
@@ -228,13 +226,11 @@ def _credits(center: Center, event: Merged) -> tuple[list[Credit], int]:
 def _judge(center: Center, event: Merged) -> None:
     """Best model and patience, on the center's own validation metric."""
     number = center.round.number
-    if center.best_round == 0 or event.validation.value > center.best_metric:
-        center.best_round, center.best_metric = number, event.validation.value
-        center.rounds_without_gain = 0
-    else:
-        center.rounds_without_gain += 1
-    patience = center.contract.policy.patience
-    early = patience is not None and center.rounds_without_gain >= patience
+    best = Best(center.best_round, center.best_metric, center.rounds_without_gain)
+    best = best.after(number, event.validation.value)
+    center.best_round, center.best_metric = best.round, best.metric
+    center.rounds_without_gain = best.without_gain
+    early = best.exhausted(center.contract.policy.patience)
     center.last_round = number
     center.finished = early or number >= center.contract.policy.rounds
     if early and number < center.contract.policy.rounds:
@@ -313,14 +309,18 @@ def linger(center: Center) -> None:
     Long is ``linger_s``; satisfied is who lacks no final word of ours any more.
     """
     wait = center.contract.pacing.linger_s
+    # A center that restarts only in order to linger has met nobody yet; others may miss its words.
+    everybody = greets_all(center) or center.own is None
     busy = False
     for peer in center.peers.all():
-        if peer.refused is not None:
+        unsettled = bool(center.ledger.unsettled_with(peer.id))
+        waited_for = everybody or unsettled
+        seen = max(peer.last_heard, center.phase_started if waited_for else 0.0)
+        if peer.refused is not None or center.now - seen >= wait:
             continue
-        if center.now - max(peer.last_heard, center.phase_started) >= wait:
+        if not peer.met and not waited_for:
             continue
         ask_unsettled(center, peer)
-        unsettled = bool(center.ledger.unsettled_with(peer.id))
         if peer.met and not unsettled and not peer.told_satisfied:
             say_goodbye(center, peer)
         busy = busy or unsettled or not peer.satisfied

@@ -6,8 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-Found = Callable[[str, str], None]
-"""Called with a center's id and its address, ``tcp://host:port``."""
+from abps_node.event_sink import EventSink
+from protocol.effects import Note
+
+Found = Callable[[str, str | None], None]
+"""Called with a center's id and its address, ``tcp://host:port``; None: the address is gone."""
+
+Say = Callable[[Note], None]
+"""Called with what belongs into the log and among the center's events."""
 
 
 @dataclass(frozen=True)
@@ -18,6 +24,8 @@ class Sighting:
     address: str | None
     problem: str
     """Empty if there is an address."""
+    withdrawn: bool = False
+    """There is certainly no announcement, as opposed to one that cannot be read just now."""
 
 
 class Discovery(Protocol):
@@ -27,6 +35,9 @@ class Discovery(Protocol):
     connection, never trust.
     """
 
+    events: EventSink
+    """Where the center tells what it does; kinds that reach nobody tell nobody."""
+
     async def announce(self, address: str, incarnation: int) -> None:
         """Tell the others where this center listens. ``TransportError`` if that is impossible."""
 
@@ -34,7 +45,7 @@ class Discovery(Protocol):
         """Take the own announcement back; never fails."""
 
     async def watch(self, found: Found) -> None:
-        """Report each address when it is first seen and when it changes, until cancelled."""
+        """Report each address when it is first seen, changes, or is withdrawn, until cancelled."""
 
     def readable(self) -> list[Sighting]:
         """One look, for the preflight: every other center of the roster, in its order."""

@@ -28,6 +28,7 @@ from abps_node.discovery.cards import (
     write_card,
 )
 from abps_node.errors import TransportError
+from abps_node.event_sink import EventSink, NoEvents
 
 MAX_NAMES: Final = 10_000
 """So many names of the folder are looked at for files that do not belong there."""
@@ -41,6 +42,7 @@ class DirectoryDiscovery:
     def __init__(
         self, folder: Path, roster: Sequence[Member], center_id: str, poll_s: float
     ) -> None:
+        self.events: EventSink = NoEvents()
         self._folder = folder
         self._keys = {member.id: member.public_key for member in roster}
         self._center_id = center_id
@@ -86,6 +88,8 @@ class DirectoryDiscovery:
                 if address is not None and known.get(sighting.center) != address:
                     known[sighting.center] = address
                     found(sighting.center, address)
+                elif sighting.withdrawn and known.pop(sighting.center, None) is not None:
+                    found(sighting.center, None)
             await asyncio.sleep(self._poll_s)
 
     def readable(self) -> list[Sighting]:
@@ -112,7 +116,8 @@ class DirectoryDiscovery:
         try:
             signed = self._cards[center] = read_card(path, self._cards.get(center))
         except FileNotFoundError:
-            return Sighting(center, None, f"{path}: missing, the center has not announced itself")
+            missing = f"{path}: missing, the center has not announced itself"
+            return Sighting(center, None, missing, withdrawn=self._folder.is_dir())
         except UnusableCard as error:
             return self._break(center, path, str(error))
         except OSError as error:

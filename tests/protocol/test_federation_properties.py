@@ -33,6 +33,7 @@ class Federation(RuleBasedStateMachine):
         patience=st.sampled_from([None, 1, 2]),
         round_min_s=st.sampled_from([0.0, 0.5]),
         slow=st.booleans(),
+        greet=st.sampled_from(["all", "needed"]),
         seed=st.integers(0, 2**32),
     )
     def found(
@@ -43,10 +44,12 @@ class Federation(RuleBasedStateMachine):
         patience: int | None,
         round_min_s: float,
         slow: bool,
+        greet: str,
         seed: int,
     ) -> None:
         policy = {"kappa": kappa, "rounds": rounds, "patience": patience, "epsilon": 0.2}
-        agreed = contract(policy, round_min_s=round_min_s)
+        # Longer than anybody stays away here: whoever is unseen for linger_s is given up for good.
+        agreed = contract(policy, round_min_s=round_min_s, greet=greet, linger_s=600.0)
         train_s = {"a": 1.0} if slow else {}
         self.net = network("abcdef"[:size], agreed, seed=seed, train_s=train_s)
         self.net.start_all()
@@ -97,7 +100,7 @@ class Federation(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         if self.net is not None:
-            heal_and_finish(self.net)
+            heal_and_finish(self.net, limit=3000.0)
             check_at_rest(self.net)
 
 

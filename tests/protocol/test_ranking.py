@@ -6,13 +6,14 @@ import math
 import random
 from collections import Counter
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.beliefs import Belief, ucb
 from protocol.contract import Policy
-from protocol.ranking import Ranking, acceptable, epsilon_at, rank
+from protocol.ranking import Chance, Ranking, acceptable, epsilon_at, order, rank
 from tests.support.strategies import beliefs, center_ids
 
 PRIOR = Belief()
@@ -213,3 +214,21 @@ def test_with_an_annealed_epsilon_the_regret_grows_like_a_logarithm() -> None:
     # The bound is loose; a uniform choice would exceed it, so holding it is no accident.
     assert regret <= bound < horizon * sum(gaps) / len(means)
     assert Counter(held)["a"].n > horizon / 2
+
+
+@given(
+    st.lists(st.sampled_from([0.4, 0.5, 0.7, 0.7, 0.7, 1.2]), max_size=40),
+    st.integers(1, 45),
+    st.booleans(),
+    seeds,
+)
+def test_the_first_ones_are_those_of_the_whole_order(
+    values: list[float], first: int, exploratory: bool, seed: int
+) -> None:
+    bounds = np.array(values)
+    chance = Chance.draw(bounds.size, float(exploratory), random.Random(seed))
+    whole = order(bounds, chance, 0.5)
+    assert order(bounds, chance, 0.5, first).tolist() == whole[:first].tolist()
+    asked = bounds[whole].tolist()
+    assert exploratory or asked == sorted((v for v in values if v >= 0.5), reverse=True)
+    assert exploratory is False or sorted(whole.tolist()) == list(range(bounds.size))

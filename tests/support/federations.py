@@ -50,7 +50,7 @@ def heal_and_finish(net: Network, limit: float = 600.0) -> None:
     """Mend the network, restart the dead, and let everybody come to an end."""
     net.faults = Faults()
     for name, actor in net.actors.items():
-        actor.crash_after = None
+        actor.crash_after, actor.paused_until = None, net.now
         if actor.node is None and actor.exit is None:
             net.start(name)
     assert net.run_until(net.all_exited, net.now + limit), net.transcript[-40:]
