@@ -22,6 +22,7 @@ from abps_node.config import CenterConfig
 from abps_node.data import CenterData, load_center
 from abps_node.discovery import Discovery, make_discovery
 from abps_node.errors import BindError, NodeError, Superseded
+from abps_node.event_sink import EventSink, NoEvents
 from abps_node.exits import ExitCode
 from abps_node.identity import load_own_keys
 from abps_node.learning import Learner, initial_trunk_digest, trunk_layout
@@ -124,6 +125,7 @@ class Daemon:
             on_notice=self._on_notice,
             identify=None if self._curve else self._identify,
         )
+        self._sink: EventSink = NoEvents()
         self._inbox: deque[ev.Event] = deque()
         self._busy = False
         self._tasks: set[asyncio.Task[None]] = set()
@@ -137,7 +139,10 @@ class Daemon:
         endpoint = await self._bind()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_signal, number)
-        discovery = make_discovery(self._config.federation, self._config.id)
+        discovery = make_discovery(
+            self._config.federation, self._config.id, self._config.mqtt, self._on_remark
+        )
+        self._sink = discovery.events
         try:
             await self._announce(discovery, endpoint)
             self._feed(ev.Started())
@@ -255,8 +260,12 @@ class Daemon:
     def _on_notice(self, peer: str | None, reason: str, detail: str) -> None:
         """Nobody's fault for certain, but worth a line; an oversized frame shows only here."""
         text = f"{peer or 'a stranger'}: {reason}, {detail}"
+        self._on_remark(Note("connection", "info", peer, text, {"reason": reason}))
+
+    def _on_remark(self, note: Note) -> None:
+        """What transport and discovery have to say, from callbacks of their own."""
         try:
-            self._note(Note("connection", "info", peer, text, {"reason": reason}))
+            self._note(note)
         except NodeError as error:
             self._fail(error)
 
@@ -268,7 +277,10 @@ class Daemon:
             return None
         return message.center if isinstance(message, Hello) else None
 
-    def _on_found(self, peer: str, address: str) -> None:
+    def _on_found(self, peer: str, address: str | None) -> None:
+        if address is None:
+            self._feed(ev.Unreachable(peer))
+            return
         self._transport.set_address(peer, address)
         self._feed(ev.Reachable(peer))
 
@@ -327,6 +339,7 @@ class Daemon:
 
     def _commit(self, effect: CommitRound) -> None:
         self._store.commit_round(effect)
+        self._sink.committed(effect)
         models.prune(self._config.state_dir, self._store.models_in_use())
         if effect.finished:
             self._start_reports()
@@ -338,7 +351,9 @@ class Daemon:
         self._feed(await self._worker.merge(effect))
 
     def _note(self, note: Note) -> None:
-        self._store.note(note, self._node.center.round.number)
+        number = self._node.center.round.number
+        self._store.note(note, number)
+        self._sink.note(note, number)
         fields = {**note.data, **({"peer": note.peer} if note.peer else {})}
         level = logging.getLevelNamesMapping()[note.level.upper()]
         _log.log(level, "%s", note.text, extra={"event": note.kind, "fields": fields})
