@@ -1,0 +1,1 @@
+"""What ``docs/generate.py`` renders: tables and pictures that follow from the code."""
