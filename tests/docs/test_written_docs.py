@@ -85,6 +85,25 @@ def test_every_reason_of_a_refused_frame_or_trunk_is_named(module: object) -> No
         assert f"`{reason}`" in text_of("docs/protocol.md")
 
 
+def code_bullets() -> list[str]:
+    return re.findall(r"\*\*Code:\*\*((?:.|\n(?!-|\n|#))+)", text_of("docs/decisions.md"))
+
+
+def test_decisions_point_at_code_that_exists() -> None:
+    assert len(code_bullets()) > 20
+    for bullet in code_bullets():
+        names = re.findall(r"`([^`]+)`", bullet)
+        folder, sources = ROOT, []
+        for name in (name for name in names if "/" in name or name.endswith(".py")):
+            folder = (ROOT / name).parent if "/" in name else folder
+            path = folder / Path(name).name if not name.endswith("/") else ROOT / name
+            assert path.exists(), f"{name} in «{bullet.strip()}»"
+            sources += [path.read_text(encoding="utf-8")] if path.is_file() else []
+        for word in (name for name in names if name.isidentifier()):
+            defined = re.compile(rf"^\s*(?:def |class )?{word}\b", re.MULTILINE)
+            assert any(defined.search(source) for source in sources), f"{word} in «{bullet}»"
+
+
 def worst_bound(t: int, gamma: float) -> float:
     """UCB of a peer that was partner in every earlier round and always earned credit 0."""
     return ucb(Belief(1.0, t, t - 1), t, gamma)
