@@ -24,7 +24,12 @@ def readable_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        raise StoreError(f"{path}: {_explain(error)}") from error
+        raise store_error(path, error) from error
+
+
+def store_error(path: Path, error: sqlite3.Error) -> StoreError:
+    """What ``readable_errors`` raises, for the one place that has no time for a context manager."""
+    return StoreError(f"{path}: {_explain(error)}")
 
 
 def _explain(error: sqlite3.Error) -> str:

@@ -63,8 +63,7 @@ TABLES: Final = (
         merged INTEGER NOT NULL,
         incarnation INTEGER NOT NULL,           -- the own one that wrote last
         updated REAL NOT NULL
-    ) WITHOUT ROWID""",  # each further tree is one more page per promise
-    "CREATE INDEX sessions_by_round ON sessions (round)",
+    ) WITHOUT ROWID""",  # and no index: each further tree costs every promise one more page
     """
     CREATE TABLE beliefs (
         peer TEXT PRIMARY KEY,

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from abps_node.errors import StoreError, Superseded
-from abps_node.store.connection import connect_to_write, readable_errors
+from abps_node.store.connection import connect_to_write, readable_errors, store_error
 from abps_node.store.opening import check_owner, create_if_empty
 from abps_node.store.outcomes import last_outcomes
 from abps_node.store.process import start_mark, this_host
@@ -206,11 +206,13 @@ class Store:
         """
         rows = tuple(rows)
         if len(rows) == 1 and self._incarnation:
-            with readable_errors(self.path):
+            try:
                 self._synchronize("NORMAL")
-                saved = put_session_if_newest(self._db, rows[0], self._incarnation, self._clock())
-            if saved:
-                return
+                now = self._clock()
+                if put_session_if_newest(self._db, rows[0], self._incarnation, now):
+                    return
+            except sqlite3.Error as error:
+                raise store_error(self.path, error) from error
         # Several rows, or a fence that will tell what it found.
         with self._transaction(seen=False) as db:
             put_sessions(db, rows, self._incarnation, self._clock())

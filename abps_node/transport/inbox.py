@@ -79,8 +79,8 @@ class Inbox:
             found = f"found a frame of {len(frame)} bytes, allowed: {self._max_frame_bytes}"
             self._drop(peer, "oversized", found)
         else:
-            self._counters.received(peer, len(frame), curve=self._identify is None)
             self._deliver(peer, frame)
+            self._counters.received(peer, len(frame), curve=self._identify is None)
 
     def _sender(self, head: zmq.Frame, frame: bytes) -> str | None:
         routing_id = head.bytes
