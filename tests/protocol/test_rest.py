@@ -130,7 +130,7 @@ def test_mixed_when_one_is_silent_and_one_declines() -> None:
     policy = {"rounds": 1, "tau_sim": -0.05}
     cards = {"a": (0.1, 5.0), "b": (0.9, 5.0), "c": (0.1, 5.0)}
     goals = {"a": "none", "b": "alignment", "c": "none"}
-    net = network("abc", contract(policy, min_peers=2), cards=cards, goals=goals)
+    net = network("abc", contract(policy, min_peers=2), seed=2, cards=cards, goals=goals)
     net.start_all()
     net.run_until(lambda: net.actors["a"].node.center.phase == "training", 20, step=0.01)  # type: ignore[union-attr]
     net.crash("c")
