@@ -16,12 +16,15 @@ from pathlib import Path
 from typing import Any, Literal
 
 from abps_node.addresses import WILDCARD_HOSTS, split_address
-from abps_node.config_files import CenterFile, FederationFile, LogLevel, Member
+from abps_node.config_broker import Broker, BrokerAccess, own_access, shared_broker
+from abps_node.config_files import BrokerTable, CenterFile, FederationFile, LogLevel, Member
 from abps_node.config_text import checked, shown
 from abps_node.errors import ConfigError
 from protocol.contract import Contract, Goal, Policy
 
 __all__ = [
+    "Broker",
+    "BrokerAccess",
     "CenterConfig",
     "Discovery",
     "Federation",
@@ -34,11 +37,14 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Discovery:
-    """How addresses are found; ``path`` is set if and only if ``kind`` is ``directory``."""
+    """How addresses are found."""
 
-    kind: Literal["static", "directory"]
+    kind: Literal["static", "directory", "mqtt"]
     path: Path | None
+    """Set if and only if ``kind`` is ``directory``."""
     poll_s: float
+    broker: Broker | None = None
+    """Set if and only if ``kind`` is ``mqtt``."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +79,8 @@ class CenterConfig:
     seed: int
     compare_alone: bool
     log_level: LogLevel
+    mqtt: BrokerAccess | None = None
+    """Set if and only if discovery goes through a broker."""
 
     @property
     def member(self) -> Member:
@@ -114,6 +122,7 @@ def load_center_config(path: str | Path) -> CenterConfig:
         seed=file.seed,
         compare_alone=file.compare_alone,
         log_level=file.log_level,
+        mqtt=own_access(path, file.id, file.mqtt) if federation.discovery.broker else None,
     )
 
 
@@ -151,6 +160,7 @@ def _read_federation(path: Path) -> tuple[Federation | None, list[str]]:
         kind=file.discovery.kind,
         path=None if folder is None else _absolute(path, folder),
         poll_s=file.discovery.poll_s,
+        broker=shared_broker(file.discovery),
     )
     return Federation(path, file.contract, discovery, tuple(file.roster), file.simulation), []
 
@@ -193,9 +203,26 @@ def _center_problems(path: Path, file: CenterFile, federation: Federation) -> li
         problems.append(f"goal: {_no_threshold(file.goal)} ({federation.path})")
     told = file.advertise or (member.address if member else None)
     host, _ = split_address(file.bind)
-    if federation.discovery.kind == "directory" and host in WILDCARD_HOSTS and told is None:
+    if federation.discovery.kind != "static" and host in WILDCARD_HOSTS and told is None:
         problems.append(
             f"advertise: missing, allowed: tcp://host:port, since bind is {shown(file.bind)} and "
             "the others would not learn where to connect"
         )
+    if file.mqtt is not None:
+        problems += _mqtt_problems(file.mqtt, federation)
     return [f"{path}: {problem}" for problem in problems]
+
+
+def _mqtt_problems(table: BrokerTable, federation: Federation) -> list[str]:
+    discovery = federation.discovery
+    if discovery.broker is None:
+        return [
+            "mqtt: found a table, allowed: nothing, since discovery.kind of "
+            f"{federation.path} is {shown(discovery.kind)}"
+        ]
+    if table.ca_file is not None and not discovery.broker.tls:
+        return [
+            f"mqtt.ca_file: found {shown(table.ca_file)}, allowed: nothing, since discovery.tls of "
+            f"{federation.path} is false"
+        ]
+    return []

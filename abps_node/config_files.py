@@ -32,6 +32,11 @@ def _peer_address(text: str) -> str:
     return text
 
 
+def _host_name(text: str) -> str:
+    text.encode("idna")  # UnicodeError, a ValueError, for empty and overlong parts
+    return text
+
+
 def _curve_key(text: str) -> str:
     digits = [_Z85.index(character) for character in text]  # ValueError for a foreign character
     values = [_base85(digits[start : start + 5]) for start in range(0, len(digits), 5)]
@@ -73,6 +78,33 @@ CurveKey = Annotated[
     AfterValidator(_curve_key),
     Field(json_schema_extra={"allowed": "a public key, 40 characters of z85"}),
 ]
+HostName = Annotated[
+    str,
+    AfterValidator(_host_name),
+    Field(
+        pattern=r"^[A-Za-z0-9._:-]+$",
+        max_length=253,
+        json_schema_extra={"allowed": "a host name or an IP address, without a port"},
+    ),
+]
+TopicPrefix = Annotated[
+    str,
+    Field(
+        pattern=r"^[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*$",
+        max_length=128,
+        json_schema_extra={
+            "allowed": "levels of A-Z a-z 0-9 . _ - with / between them, at most 128 characters"
+        },
+    ),
+]
+VariableName = Annotated[
+    str,
+    Field(
+        pattern=r"^[A-Za-z_][A-Za-z0-9_]*$",
+        max_length=128,
+        json_schema_extra={"allowed": "the name of an environment variable"},
+    ),
+]
 FilePath = Annotated[str, Field(min_length=1, json_schema_extra={"allowed": "a path"})]
 
 
@@ -86,26 +118,97 @@ class Member(Strict):
     )
 
 
+_ONLY_FOR: Final = {
+    "path": "directory",
+    "host": "mqtt",
+    "port": "mqtt",
+    "tls": "mqtt",
+    "prefix": "mqtt",
+    "keepalive_s": "mqtt",
+}
+_NEEDED: Final = {"directory": {"path": "a folder"}, "mqtt": {"host": "the broker's host"}}
+
+
 class DiscoveryTable(Strict):
     """How centers learn each other's addresses. Never a source of trust."""
 
-    kind: Literal["static", "directory"] = Field(
+    kind: Literal["static", "directory", "mqtt"] = Field(
         default="static",
         description="static: the roster's addresses; directory: each center drops its address "
-        "into a shared folder and watches it",
+        "into a shared folder and watches it; mqtt: each center leaves its address with a broker, "
+        "as a retained message (`docs/mqtt.md`)",
     )
     path: FilePath | None = Field(default=None, description="the shared folder (directory only)")
     poll_s: float = Field(
         default=2.0, gt=0, le=3600, description="seconds between looks into the folder"
     )
+    host: HostName | None = Field(
+        default=None, description="the broker; with TLS its certificate must be for this name"
+    )
+    port: int | None = Field(
+        default=None, ge=1, le=65535, description="of the broker; default: 8883, without TLS 1883"
+    )
+    tls: bool = Field(
+        default=True,
+        description="whether the broker is spoken to over TLS; without, passwords go in clear",
+    )
+    prefix: TopicPrefix = Field(
+        default="abps", description="first levels of the topics; one of its own per federation"
+    )
+    keepalive_s: int = Field(
+        default=30,
+        ge=1,
+        le=3600,
+        description="seconds; the broker calls a center offline after one and a half times as long "
+        "without a sign of life",
+    )
 
     @model_validator(mode="after")
-    def _path_fits_kind(self) -> Self:
-        if self.kind == "directory" and self.path is None:
-            raise ValueError('path: missing, allowed: a folder, since kind is "directory"')
-        if self.kind == "static" and self.path is not None:
+    def _keys_fit_kind(self) -> Self:
+        for key, what in _NEEDED.get(self.kind, {}).items():
+            if getattr(self, key) is None:
+                raise ValueError(f'{key}: missing, allowed: {what}, since kind is "{self.kind}"')
+        for key in sorted(self.model_fields_set & set(_ONLY_FOR)):
+            if self.kind != _ONLY_FOR[key]:
+                found = shown(getattr(self, key))
+                raise ValueError(
+                    f'{key}: found {found}, allowed: nothing, since kind is "{self.kind}"'
+                )
+        return self
+
+
+class BrokerTable(Strict):
+    """This center at the MQTT broker. For `discovery.kind = "mqtt"` only."""
+
+    username: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=128,
+        description="default: the center's id, as the example's access rules expect it",
+    )
+    password_file: FilePath | None = Field(
+        default=None, description="path of a file with the password in one line, mode 0600"
+    )
+    password_env: VariableName | None = Field(
+        default=None, description="name of an environment variable with it, instead of a file"
+    )
+    ca_file: FilePath | None = Field(
+        default=None,
+        description="certificate of the authority that signed the broker's (PEM); default: the "
+        "authorities that the operating system trusts",
+    )
+    events: bool = Field(
+        default=True,
+        description="whether summaries of rounds go to the broker, for dashboards; never anything "
+        "of a patient, never weights",
+    )
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if self.password_file is not None and self.password_env is not None:
             raise ValueError(
-                f'path: found {shown(self.path)}, allowed: nothing, since kind is "static"'
+                f"password_env: found {shown(self.password_env)}, allowed: nothing, since "
+                "password_file is given"
             )
         return self
 
@@ -154,3 +257,6 @@ class CenterFile(Strict):
         default=True, description="also train without partners, to tell what the federation gave"
     )
     log_level: LogLevel = Field(default="info", description="least level that is logged")
+    mqtt: BrokerTable | None = Field(
+        default=None, description="this center at the broker; only with mqtt discovery"
+    )

@@ -8,7 +8,6 @@ federation's roster. Identity is the public key, never what a message claims.
 from __future__ import annotations
 
 import os
-import stat
 import struct
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,12 +17,11 @@ import zmq
 from zmq.utils import z85
 
 from abps_node.errors import KeyFileError
+from abps_node.private_files import MAX_BYTES, read_private, require_private
 
-MAX_KEY_FILE_BYTES: Final = 4096
 _KEY_CHARACTERS: Final = 40
 _SECRET_MODE: Final = 0o600
 _DIRECTORY_MODE: Final = 0o700
-_OPEN_TO_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
 
 @dataclass(frozen=True)
@@ -61,7 +59,7 @@ def write_key_pair(directory: str | Path, name: str) -> KeyPair:
     secret_path, public_path = folder / f"{name}.secret", folder / f"{name}.public"
     try:
         folder.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
-        _require_private(folder, folder.stat().st_mode, "0700")
+        require_private(folder, folder.stat().st_mode, "0700")
         for path in (secret_path, public_path):
             if path.exists() or path.is_symlink():
                 raise KeyFileError(f"{path}: found an existing file, keys are never overwritten")
@@ -80,26 +78,9 @@ def load_key_pair(secret_path: str | Path) -> KeyPair:
     by group or others, or not exactly one z85 key.
     """
     path = Path(secret_path)
-    try:
-        # Without O_NONBLOCK a named pipe in place of the file would block the start for ever.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(descriptor, "rb") as file:
-            # Asked of the open file, so that it cannot be exchanged between look and read.
-            mode = os.fstat(file.fileno()).st_mode
-            if not stat.S_ISREG(mode):
-                raise KeyFileError(f"{path}: found no regular file, allowed: a secret key file")
-            _require_private(path, mode, "0600 or stricter")
-            text = file.read(MAX_KEY_FILE_BYTES + 1)
-    except OSError as error:
-        raise KeyFileError(f"{path}: cannot be read: {error.strerror}") from error
+    text = read_private(path, "a secret key file")
     secret = _only_key(path, text)
     return KeyPair(zmq.curve_public(secret.encode("ascii")).decode("ascii"), secret)
-
-
-def _require_private(path: Path, mode: int, allowed: str) -> None:
-    if mode & _OPEN_TO_OTHERS:
-        found = stat.S_IMODE(mode)
-        raise KeyFileError(f"{path}: found mode {found:04o}, allowed: {allowed} (chmod go= {path})")
 
 
 def _write_new(path: Path, text: str, mode: int = _SECRET_MODE) -> None:
@@ -111,9 +92,9 @@ def _write_new(path: Path, text: str, mode: int = _SECRET_MODE) -> None:
 
 
 def _only_key(path: Path, content: bytes) -> str:
-    if len(content) > MAX_KEY_FILE_BYTES:
+    if len(content) > MAX_BYTES:
         raise KeyFileError(
-            f"{path}: found more than {MAX_KEY_FILE_BYTES} bytes, allowed: comment lines and a key"
+            f"{path}: found more than {MAX_BYTES} bytes, allowed: comment lines and a key"
         )
     lines = [line.strip() for line in content.decode("latin-1").splitlines()]
     keys = [line for line in lines if line and not _is_comment(line)]

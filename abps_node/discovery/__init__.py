@@ -2,20 +2,39 @@
 
 from __future__ import annotations
 
-from abps_node.config import Federation
-from abps_node.discovery.base import Discovery, Found, Sighting
+from abps_node.config import BrokerAccess, Federation
+from abps_node.discovery.base import Discovery, Found, Say, Sighting
 from abps_node.discovery.directory import DirectoryDiscovery
 from abps_node.discovery.static import StaticDiscovery
 from abps_node.errors import ConfigError
+from protocol.effects import Note
 
-__all__ = ["Discovery", "Found", "Sighting", "make_discovery"]
+__all__ = ["Discovery", "Found", "Say", "Sighting", "make_discovery"]
 
 
-def make_discovery(federation: Federation, center_id: str) -> Discovery:
-    """The discovery that federation.toml asks for, seen from one of its centers."""
-    if federation.discovery.kind == "static":
-        return StaticDiscovery(federation.roster, center_id)
-    folder = federation.discovery.path
-    if folder is None:
-        raise ConfigError(f"{federation.path}: discovery.path: missing, allowed: a folder")
-    return DirectoryDiscovery(folder, federation.roster, center_id, federation.discovery.poll_s)
+def _to_nobody(note: Note) -> None:
+    """For those who only look."""
+
+
+def make_discovery(
+    federation: Federation,
+    center_id: str,
+    access: BrokerAccess | None = None,
+    say: Say = _to_nobody,
+) -> Discovery:
+    """The discovery that federation.toml asks for, seen from one of its centers.
+
+    ``access`` is the center's own, where there is a broker; ``say`` hears of trouble with it.
+    Raises ``ConfigError``, and ``KeyFileError`` for a password that cannot be used.
+    """
+    asked = federation.discovery
+    if asked.broker is not None:
+        # Here, since its libraries are of no use to the other kinds.
+        from abps_node.discovery.mqtt import MqttDiscovery
+
+        if access is None:
+            raise ConfigError(f"{federation.path}: discovery.kind: mqtt needs a center.toml")
+        return MqttDiscovery(asked.broker, access, federation.roster, center_id, say)
+    if asked.path is not None:
+        return DirectoryDiscovery(asked.path, federation.roster, center_id, asked.poll_s)
+    return StaticDiscovery(federation.roster, center_id)

@@ -87,9 +87,14 @@ def _parse(content: bytes, path: Path) -> AddressCard:
     try:
         card = AddressCard.model_validate_json(content)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(map(str, first["loc"])) or "the file"
-        raise UnusableCard(f"{where}: {first['msg']}") from error
+        raise UnusableCard(first_problem(error, "the file")) from error
     if card.id != path.name.removesuffix(SUFFIX):
         raise UnusableCard(f"id: found {card.id!r}, allowed: the name of the file")
     return card
+
+
+def first_problem(error: ValidationError, whole: str) -> str:
+    """Where and what is wrong; ``whole`` names the card itself."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    where = ".".join(map(str, first["loc"])) or whole
+    return f"{where}: {first['msg']}"

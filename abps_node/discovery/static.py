@@ -7,12 +7,14 @@ from collections.abc import Sequence
 
 from abps_node.config import Member
 from abps_node.discovery.base import Found, Sighting
+from abps_node.event_sink import EventSink, NoEvents
 
 
 class StaticDiscovery:
     """Nothing to announce, nothing changes: federation.toml says where everybody listens."""
 
     def __init__(self, roster: Sequence[Member], center_id: str) -> None:
+        self.events: EventSink = NoEvents()
         self._others = [member for member in roster if member.id != center_id]
 
     async def announce(self, address: str, incarnation: int) -> None:

@@ -22,7 +22,7 @@ CHECKS: Final[dict[str, tuple[Check, str]]] = {
     "keys": (check_keys, "`abps init` makes a key pair; the roster needs its public key"),
     "data": (check_patients, "change the table, or agree on another schema"),
     "port": (check_port, "end what holds the port (this center's daemon?), or change bind"),
-    "peers": (check_peers, "mount the shared folder, or change [discovery]"),
+    "peers": (check_peers, "mount the shared folder, correct [mqtt], or change [discovery]"),
     "disk": (check_disk, "make the folder writable, or set another state_dir"),
     "state": (check_state, "set another state_dir, or move the old state away"),
 }

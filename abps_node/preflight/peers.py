@@ -10,24 +10,36 @@ from typing import Final
 from abps_node.config import CenterConfig
 from abps_node.discovery import Sighting, make_discovery
 from abps_node.errors import TransportError
+from abps_node.preflight.broker import check_broker
 from abps_node.preflight.finding import Finding, ok, warning
 
+_NOT_STARTED: Final = "nothing, if that center has not started yet; else look at its log"
 _SHOWN: Final = 3
 """So many centers without an address are listed one by one."""
 
 
 def check_peers(config: CenterConfig) -> Iterator[Finding]:
-    """Who can be found now; raises ``TransportError`` if the shared folder cannot be used."""
-    folder = config.federation.discovery.path
-    if folder is not None:
+    """Who can be found now; raises ``TransportError`` if the shared folder cannot be used.
+
+    A broker is asked over the network; also raises what ``check_broker`` raises.
+    """
+    discovery = config.federation.discovery
+    folder, broker = discovery.path, discovery.broker
+    if broker is not None and config.mqtt is not None:
+        sightings = yield from check_broker(config, broker, config.mqtt)
+        if not sightings:
+            return
+        fix = _NOT_STARTED
+    elif folder is not None:
         yield _folder(folder)
-        fix = "nothing, if that center has not started yet; else look at its log"
+        fix = _NOT_STARTED
+        sightings = make_discovery(config.federation, config.id).readable()
     else:
         fix = "add its address to the roster, or leave it to that center to connect"
-    sightings = make_discovery(config.federation, config.id).readable()
+        sightings = make_discovery(config.federation, config.id).readable()
     missing = [sighting for sighting in sightings if sighting.address is None]
     found = f"{len(sightings) - len(missing)} of {len(sightings)} other centers have an address"
-    yield ok("peers", f"{found} ({config.federation.discovery.kind} discovery)")
+    yield ok("peers", f"{found} ({discovery.kind} discovery)")
     for sighting in missing[:_SHOWN]:
         yield warning("peers", _text(sighting), fix)
     if len(missing) > _SHOWN:
