@@ -250,9 +250,10 @@ class Daemon:
             self._traffic.add(peer, "in", "refused", len(frame))
             self._feed(ev.Misbehaved(peer, error.reason, error.detail))
             return
+        # The accounts come after the answer, for which the peer waits.
+        self._feed(ev.Heard(peer, message, len(frame)))
         self._traffic.add(peer, "in", message.kind, len(frame))
         self._store.seen(peer)
-        self._feed(ev.Heard(peer, message, len(frame)))
 
     def _on_misbehavior(self, peer: str | None, reason: str, detail: str) -> None:
         self._feed(ev.Misbehaved(peer or "", reason, detail))

@@ -11,6 +11,7 @@ from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 
 from protocol.beliefs import Belief
 from protocol.contract import Contract, Goal
@@ -172,7 +173,7 @@ class Center:
         """The own center id."""
         return self.identity.center
 
-    @property
+    @cached_property
     def prior(self) -> Belief:
         """Beta(α₀, β₀)."""
         policy = self.contract.policy
