@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from operator import itemgetter
 
 import numpy as np
 import pyarrow as pa
@@ -80,7 +81,7 @@ def divide(
         )
     read = table_in_memory(table, [*names, center_column], source)
     patients = read_patients(contract.data, read)
-    by_center = _rows_by_center(read.groups(center_column), source)
+    by_center = _rows_by_center(read.groups(center_column, "a center"), source)
     taking_part: dict[str, Rows] = {}
     left_out: list[LeftOut] = []
     for center, rows in by_center.items():
@@ -110,12 +111,13 @@ def center_id(name: str) -> str:
 
 def _rows_by_center(names: NDArray[np.object_], source: str) -> dict[str, Rows]:
     """Center id to row numbers, both ascending."""
-    distinct, codes = np.unique(names.astype(str), return_inverse=True)
+    encoded = pa.array(names, type=pa.string()).dictionary_encode()
+    distinct, codes = encoded.dictionary.to_pylist(), encoded.indices.to_numpy()
     order = np.argsort(codes, kind="stable")
     parts = np.split(order, np.cumsum(np.bincount(codes))[:-1])
     name_of: dict[str, str] = {}
     found: dict[str, Rows] = {}
-    for name, rows in zip(distinct.tolist(), parts, strict=True):
+    for name, rows in sorted(zip(distinct, parts, strict=True), key=itemgetter(0)):
         center = center_id(name)
         if center in found:
             raise DataError(

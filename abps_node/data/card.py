@@ -18,15 +18,13 @@ def card_counts(contract: Contract, patients: Patients, train: Rows) -> CardCoun
     """Counts behind the card vector (paper section 4.1); missing values are in no count."""
     years = patients.years
     dated = np.empty(0) if years is None else years[train][~np.isnan(years[train])]
-    prevalence = []
-    for name in contract.data.card.features:
-        values = patients.features.column(name)[train]
-        known = values[~np.isnan(values)]
-        prevalence.append((int(known.sum()), int(known.size)))
+    raw = patients.features
+    told = raw.values[[raw.names.index(name) for name in contract.data.card.features]][:, train]
+    events, known = np.nansum(told, axis=1), (~np.isnan(told)).sum(axis=1)
     return CardCounts(
         patients=int(train.size),
         positives=int(patients.labels[train].sum()),
         mean_year=float(dated.mean()) if dated.size else None,
         dated=int(dated.size),
-        prevalence=tuple(prevalence),
+        prevalence=tuple(zip(map(int, events), map(int, known), strict=True)),
     )

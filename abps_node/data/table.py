@@ -103,10 +103,10 @@ class Table:
         numbers = _look_up(codes, [float(code) for code in range(len(levels) + 1)])
         return numbers, undeclared.to_numpy(zero_copy_only=False)
 
-    def groups(self, name: str) -> Texts:
+    def groups(self, name: str, what: str = "a patient identifier") -> Texts:
         """The patient of every row, as text, shape ``(rows,)``; none may be missing."""
         text = self._text(name)
-        allowed = "a patient identifier in every row"
+        allowed = f"{what} in every row"
         self._refuse_missing(name, pc.is_null(text).to_numpy(zero_copy_only=False), allowed)
         return np.asarray(text.to_numpy(zero_copy_only=False))
 
