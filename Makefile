@@ -2,6 +2,7 @@
 # make test    style, types, import directions, all tests
 # make docs    write the generated pages of docs/ anew
 # make bench   cost of the wire against bare CURVE sockets
+# make services  install what some tests start by themselves: mosquitto (needs root and apt-get)
 #
 # Python 3.11 or newer; another one than python3: make demo PYTHON=python3.12
 
@@ -10,7 +11,7 @@ BIN := .venv/bin
 INSTALLED := .venv/.installed
 DEMO := demo-federation
 
-.PHONY: venv test lint docs demo bench clean
+.PHONY: venv services test lint docs demo bench clean
 
 venv: $(INSTALLED)
 
@@ -20,6 +21,9 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install -c constraints.txt -e ".[dev]"
 	@touch $@
+
+services:
+	@tests/services.sh
 
 test: lint
 	$(BIN)/pytest -m "not slow"

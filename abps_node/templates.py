@@ -42,6 +42,13 @@ state_dir = "state"
 
 # "debug", "info", "warning" or "error"
 # log_level = "info"
+
+# With discovery.kind = "mqtt" only: this center at the broker. The password stands alone in a file
+# of mode 0600; without ca_file the broker's certificate must be of a well-known authority.
+# [mqtt]
+# password_file = "keys/broker.password"
+# ca_file = "broker-ca.crt"
+# events = true                # summaries of rounds, for dashboards
 """
 
 _FEDERATION: Final = """\

@@ -34,7 +34,8 @@ def make_discovery(
 
         if access is None:
             raise ConfigError(f"{federation.path}: discovery.kind: mqtt needs a center.toml")
-        return MqttDiscovery(asked.broker, access, federation.roster, center_id, say)
+        least = federation.contract.data.card.min_events
+        return MqttDiscovery(asked.broker, access, federation.roster, center_id, say, least)
     if asked.path is not None:
         return DirectoryDiscovery(asked.path, federation.roster, center_id, asked.poll_s)
     return StaticDiscovery(federation.roster, center_id)

@@ -65,7 +65,9 @@ class LatestPerTopic(asyncio.Queue[Message]):
         self._queue: OrderedDict[str, Message] = OrderedDict()
 
     def _put(self, item: Message) -> None:
-        self._queue[str(item.topic)] = item
+        topic = str(item.topic)
+        self._queue[topic] = item
+        self._queue.move_to_end(topic)  # what came before it on other topics stays before it
 
     def _get(self) -> Message:
         return self._queue.popitem(last=False)[1]

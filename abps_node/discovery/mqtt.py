@@ -49,9 +49,13 @@ class MqttDiscovery:
         roster: Sequence[Member],
         center_id: str,
         say: Say,
+        min_events: int,
         backoff: Backoff | None = None,
     ) -> None:
-        """Raises ``ConfigError`` or ``KeyFileError`` for unusable certificates and passwords."""
+        """``min_events``: as of ``EventQueue``.
+
+        Raises ``ConfigError`` or ``KeyFileError`` for unusable certificates and passwords.
+        """
         self._broker = broker
         self._door = BrokerDoor(broker, access, center_id, topics=len(roster) + SPARE_TOPICS)
         self._roster = roster
@@ -61,7 +65,7 @@ class MqttDiscovery:
         self._reports = BrokerReports(broker, say)
         self._backoff = backoff or Backoff(FIRST_RETRY_S, LONGEST_RETRY_S)
         self._wake, self._stop = asyncio.Event(), asyncio.Event()
-        self._queue = EventQueue(center_id, self._wake.set)
+        self._queue = EventQueue(center_id, min_events, self._wake.set)
         self.events: EventSink = self._queue if access.events else NoEvents()
         self._own: OwnCard | None = None
         self._found: Found | None = None

@@ -1,8 +1,8 @@
 """What a center tells dashboards: four kinds of event, each with the fields named here, no others.
 
 Numbers of a whole round, names of centers, fixed words. No text, since texts may quote a peer; no
-weights, no rows, no counts of patients, no beliefs about others. Utilities have three decimals, so
-that they do not tell how many patients stand behind them.
+weights, no rows, no counts of patients, no beliefs about others. A utility has three decimals, so
+that it does not tell how many patients stand behind it, and is left out where those are few.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final, Literal, get_args
 
 from protocol.contract import Strict
 from protocol.effects import CommitRound, Note
-from protocol.record import RestCause, RestRecord
+from protocol.record import RestCause, RestRecord, ValidationRecord
 
 MAX_WAITING: Final = 1000
 """So many events wait for the broker; then the oldest make room."""
@@ -43,7 +43,7 @@ class RoundEvent(Event):
     """Why nobody came; None with partners."""
     metric: str
     value: float | None
-    """Utility on the own validation split after the merge; None if it is not finite."""
+    """Utility on the own validation split after the merge; None over too few patients."""
     best_round: int
     seconds: float | None
     bytes_sent: int
@@ -100,10 +100,16 @@ KINDS: Final[dict[type[Event], str]] = {
 class EventQueue:
     """The sink of a center whose events go to a broker: bounded, and never in anybody's way."""
 
-    def __init__(self, center: str, wake: Callable[[], None], limit: int = MAX_WAITING) -> None:
-        """``wake``: called when there is something to take."""
+    def __init__(
+        self, center: str, min_events: int, wake: Callable[[], None], limit: int = MAX_WAITING
+    ) -> None:
+        """``wake``: called when there is something to take.
+
+        A utility over fewer than ``min_events`` patients with or without the label is not told.
+        """
         self.incarnation = 0
         self._center = center
+        self._min_events = min_events
         self._wake = wake
         self._limit = limit
         self._waiting: deque[Event] = deque()
@@ -140,7 +146,7 @@ class EventQueue:
             partners=[partner.peer for partner in record.partners],
             rest=record.rest.cause if record.rest is not None else None,
             metric=record.validation.metric,
-            value=_rounded(record.validation.value),
+            value=self._told(record.validation),
             best_round=commit.best_round,
             seconds=_rounded(record.durations.get("total", 0.0)),
             bytes_sent=sum(record.bytes_sent.values()),
@@ -158,6 +164,10 @@ class EventQueue:
                 self._add(RejectedEvent, round, peer=peer, reason=str(note.data["reason"]))
             case _:
                 pass
+
+    def _told(self, validation: ValidationRecord) -> float | None:
+        few = min(validation.events, validation.rows - validation.events) < self._min_events
+        return None if few else _rounded(validation.value)
 
     def _add(self, kind: type[Event], round: int, **fields: object) -> None:
         self._number += 1
