@@ -7,7 +7,9 @@ seconds, with limits of 1 KiB and 64 messages). Only the kernel knows how much s
 swallowed. So this guard asks it, several times a second: bytes received on the TCP connection minus
 those still unread in the kernel are what libzmq has read; where it has read more since the last
 delivery to the application than its queue can honestly hold, the connection is shut down, and
-libzmq frees what it kept. What a flood can gain is the bound plus what arrives between two looks.
+libzmq frees what it kept. What a flood can gain is the bound plus what arrives between two looks;
+in memory that is about twice as much under CURVE, and up to 32 times in clear, where an empty part
+of 2 bytes takes 64.
 
 It also bounds the number of accepted connections, so that no stranger can use up the descriptors
 that the store needs. TCP_INFO is Linux; elsewhere the guard is off and says so once.
@@ -161,6 +163,9 @@ class FloodGuard:
             if not _is_still(tcp, connection):
                 return
             address = tcp.getpeername()[0]
+            # With this, closing resets the connection: the kernel keeps none of it, and a sender
+            # that waits for room learns at once.
+            tcp.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             tcp.shutdown(socket.SHUT_RDWR)
             # Reported once: the next look may come before libzmq has closed it.
             self.closed(descriptor)

@@ -114,11 +114,11 @@ async def test_strangers_cannot_use_up_the_descriptors(stations: Stations) -> No
     a, b = await stations.together("a", "b")
     b.transport._guard.limit_accepted(5)
     host, port = b.endpoint.removeprefix("tcp://").split(":")
-    idle = [await asyncio.open_connection(host, int(port)) for _ in range(9)]
+    idle = [socket.create_connection((host, int(port))) for _ in range(9)]
     cut = b.transport.counters.cut_connections
     await eventually(lambda: cut["too-many-connections"] == 4)
-    for _, writer in idle:
-        writer.close()
+    for silent in idle:
+        silent.close()
 
     # An honest connection that was cut meanwhile is opened again by libzmq.
     a.knows(b)
@@ -234,14 +234,15 @@ class TestFloodGuard:
     def test_what_waits_in_the_kernel_does_not_count(self, pair: Pair) -> None:
         sender, accepted = pair
         guard, cuts = self.guard()
+        guard._bound = 1 << 14
         guard.opened(accepted.fileno(), False, self.port)
-        sender.setblocking(False)
-        try:
-            while True:
-                sender.send(bytes(1 << 16))
-        except BlockingIOError:
-            guard.look()
+        sender.sendall(bytes(1 << 15))
+        assert len(accepted.recv(1 << 15, socket.MSG_PEEK | socket.MSG_WAITALL)) == 1 << 15
+        guard.look()
         assert not cuts
+        accepted.recv(1 << 15, socket.MSG_WAITALL)
+        guard.look()
+        assert len(cuts) == 1
 
     def test_a_descriptor_that_became_something_else_is_left_alone(self, pair: Pair) -> None:
         sender, accepted = pair

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bench.counting_proxy import CountingProxy
 from tests.support.stations import Station, Stations, eventually
 
 ROSTER = {"a": "", "b": "", "c": ""}
@@ -43,9 +44,13 @@ async def test_nameless_and_unknown_senders_are_dropped(stations: Stations) -> N
 async def test_another_center_at_the_address_is_found_out(stations: Stations) -> None:
     a, c = await start(stations, "a", "c")
     c.on_frame = lambda peer, frame: c.send(peer, b"I am c") and None
-    a.transport.set_address("b", c.endpoint)
-    a.send("b", b"I am a")
-    await eventually(lambda: ("b", "wrong-center") in a.reasons())
+    async with CountingProxy(c.endpoint) as proxy:
+        a.transport.set_address("b", proxy.address)
+        a.send("b", b"I am a")
+        await eventually(lambda: ("b", "wrong-center") in a.reasons())
+        # That connection is given up: whoever is there gets nothing more of what is for b.
+        a.send("b", b"I am a")
+        await eventually(lambda: proxy.connections == 2)
     assert not a.frames
 
 
