@@ -104,7 +104,7 @@ def read_layout(directory: Path) -> FederationLayout:
     if not federation.is_file():
         raise LayoutError(
             f"{directory}: not a federation directory, for it has no {FEDERATION_FILE}; "
-            "examples/rhc/prepare.py writes one"
+            "abps data prepare writes one"
         )
     files = sorted(directory.glob("centers/*/center.toml"))
     if not files:
@@ -133,11 +133,16 @@ def _agreed(contract: Contract | Mapping[str, Any]) -> Contract:
     return model
 
 
+def require_unused(directory: Path) -> None:
+    """Raise ``LayoutError`` if a federation cannot be written there: it is no empty directory."""
+    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+        raise LayoutError(f"{directory}: exists and is not an empty directory; nothing was written")
+
+
 def _refuse_unusable(
     directory: Path, tables: Mapping[str, pyarrow.Table], goals: Mapping[str, Goal]
 ) -> None:
-    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
-        raise LayoutError(f"{directory}: exists and is not an empty directory; nothing was written")
+    require_unused(directory)
     if not tables:
         raise LayoutError("tables: found none, a federation has at least one center")
     for center in tables:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from operator import itemgetter
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -33,13 +34,18 @@ class Least:
     """Rows of either class; 0 admits centers with one class (their utility is 1 − Brier)."""
 
 
+Cause = Literal["not-largest", "few-rows", "few-of-a-class", "empty-split"]
+
+
 @dataclass(frozen=True)
 class LeftOut:
     """A center that does not take part."""
 
     id: str
     rows: int
+    cause: Cause
     reason: str
+    """In words, with the numbers."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +95,7 @@ def divide(
         if reason is None:
             taking_part[center] = rows
         else:
-            left_out.append(LeftOut(center, int(rows.size), reason))
+            left_out.append(LeftOut(center, int(rows.size), *reason))
     if not taking_part:
         first = left_out[0]
         raise DataError(
@@ -130,20 +136,21 @@ def _rows_by_center(names: NDArray[np.object_], source: str) -> dict[str, Rows]:
 
 def _why_not(
     contract: Contract, center: str, patients: Patients, rows: Rows, least: Least
-) -> str | None:
+) -> tuple[Cause, str] | None:
     """Why a center of these rows cannot take part, or None if it can."""
     if rows.size < least.rows:
-        return f"{_rows(rows.size)}, fewer than {least.rows}"
+        return "few-rows", f"{_rows(rows.size)}, fewer than {least.rows}"
     labels = patients.labels[rows]
     positives = int(labels.sum())
     if min(positives, rows.size - positives) < least.per_class:
         found = f"{positives} of {_rows(rows.size)} positive"
-        return f"{found}, fewer than {least.per_class} of each class"
+        return "few-of-a-class", f"{found}, fewer than {least.per_class} of each class"
     groups = None if patients.groups is None else patients.groups[rows]
     split = split_rows(contract.data, center, labels, groups)
     sizes = (split.train.size, split.validation.size, split.test.size)
     if 0 in sizes:
-        return f"{_rows(rows.size)} gave " + "{} train, {} validation, {} test".format(*sizes)
+        gave = "{} train, {} validation, {} test".format(*sizes)
+        return "empty-split", f"{_rows(rows.size)} gave {gave}"
     return None
 
 

@@ -84,7 +84,8 @@ def largest(names: Names, count: int) -> tuple[Flags, tuple[LeftOut, ...]]:
     order = np.lexsort((distinct, -sizes))
     reason = f"not among the {count} largest"
     left_out = tuple(
-        LeftOut(str(distinct[place]), int(sizes[place]), reason) for place in sorted(order[count:])
+        LeftOut(str(distinct[place]), int(sizes[place]), "not-largest", reason)
+        for place in sorted(order[count:])
     )
     return np.isin(codes, order[:count]), left_out
 

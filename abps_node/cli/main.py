@@ -21,8 +21,9 @@ from abps_node.exits import ExitCode, exit_code_for
 
 def build() -> typer.Typer:
     """The application with all its commands."""
-    # Imported here, since the launcher itself builds on the node; its own imports are lazy too.
+    # Imported here, since both build on the node; their own imports are lazy too.
     from launch.cli import app as launch
+    from sim.data_cli import app as data
 
     app = typer.Typer(
         name="abps",
@@ -36,6 +37,7 @@ def build() -> typer.Typer:
     for module in (init, check, run_command, read):
         module.register(app)
     app.add_typer(launch, name="launch")
+    app.add_typer(data, name="data")
     return app
 
 

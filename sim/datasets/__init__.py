@@ -109,12 +109,25 @@ def load(
     module = importlib.import_module(f"sim.datasets.{entry.module}")
     checked_options = _checked_options(name, module.Options, options or {})
     folder = None
-    if entry.shipped is not None and data_dir is None:
-        data_dir = Path(__file__).parents[2] / entry.shipped
     if entry.files:
-        folder = find_folder(name, data_dir, entry.files, entry.source)
+        folder = find_folder(name, _root(entry, data_dir), entry.files, entry.source)
     dataset: Dataset = module.load(folder, checked_options, progress)
     return dataset
+
+
+def where(name: str, data_dir: Path | None = None) -> str:
+    """Where the files of a data set are, or what is missing, in words."""
+    from abps_node.errors import NodeError
+    from sim.datasets.files import find_folder
+
+    entry = find_entry(name)
+    if not entry.files:
+        return "needs no files of ours"
+    try:
+        root = _root(entry, data_dir)
+        return f"found in {find_folder(name, root, entry.files, entry.source)}"
+    except NodeError as error:
+        return str(error).removesuffix(f"; the data: {entry.source}")
 
 
 def find_entry(name: str) -> Entry:
@@ -126,6 +139,12 @@ def find_entry(name: str) -> Entry:
         hint = f"nearest: {', '.join(near)}; " if near else ""
         raise ConfigError(f"data set: found {name!r}, {hint}allowed: {', '.join(DATASETS)}")
     return DATASETS[name]
+
+
+def _root(entry: Entry, data_dir: Path | None) -> Path | None:
+    if data_dir is None and entry.shipped is not None:
+        return Path(__file__).parents[2] / entry.shipped
+    return data_dir
 
 
 def _checked_options(name: str, model: type[BaseModel], values: Mapping[str, Any]) -> BaseModel:

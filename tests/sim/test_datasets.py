@@ -69,7 +69,7 @@ def test_no_row_is_lost_and_no_patient_is_in_two_splits(name: str, options: dict
     division = dataset.division(dataset.contract())
     split = split_of_rows(dataset, division)
     out = {center.id: center.rows for center in division.left_out}
-    within = [center for center in division.left_out if "largest" not in center.reason]
+    within = [center for center in division.left_out if center.cause != "not-largest"]
     assert (split == -1).sum() == sum(center.rows for center in within)
     assert all(center.reason for center in division.left_out)
     assert not set(out) & set(division.rows)

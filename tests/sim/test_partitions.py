@@ -86,6 +86,6 @@ def test_the_largest_are_kept_and_the_others_named() -> None:
     names = np.array([*"bbbaaacd"], dtype=object)
     keep, left_out = largest(names, 1)
     assert names[keep].tolist() == [*"aaa"]  # as large as b, and before it
-    reason = "not among the 1 largest"
-    assert left_out == (LeftOut("b", 3, reason), LeftOut("c", 1, reason), LeftOut("d", 1, reason))
+    why = ("not-largest", "not among the 1 largest")
+    assert left_out == (LeftOut("b", 3, *why), LeftOut("c", 1, *why), LeftOut("d", 1, *why))
     assert largest(names, 9)[1] == ()
