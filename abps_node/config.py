@@ -96,15 +96,21 @@ def load_federation(path: str | Path) -> Federation:
     return federation
 
 
-def load_center_config(path: str | Path) -> CenterConfig:
-    """Read and check center.toml and the federation.toml that it names; errors as above."""
+def load_center_config(path: str | Path, known: Federation | None = None) -> CenterConfig:
+    """Read and check center.toml and the federation.toml that it names; errors as above.
+
+    ``known`` saves reading the latter again, if it is that one.
+    """
     path = Path(path)
     raw = read_toml(path)
     file, problems = checked(CenterFile, raw, path)
     federation = None
     if isinstance(named := raw.get("federation"), str) and named:
-        federation, more = _read_federation(_absolute(path, named))
-        problems += more
+        if known is not None and known.path == _absolute(path, named):
+            federation = known
+        else:
+            federation, more = _read_federation(_absolute(path, named))
+            problems += more
     if file is not None and federation is not None:
         problems += _center_problems(path, file, federation)
     if problems or file is None or federation is None:

@@ -73,15 +73,23 @@ class HumanFormatter(logging.Formatter):
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 
-def setup(center_id: str, state_dir: Path, level: str, stream: TextIO | None = None) -> None:
+def setup(
+    center_id: str,
+    state_dir: Path,
+    level: str,
+    stream: TextIO | None = None,
+    console_level: str = "debug",
+) -> None:
     """Send all logging of this process to ``stream`` (default stderr) and to the state directory.
 
-    Other libraries are heard from ``warning`` on. A second call replaces the first, so that a
-    forked child can set up its own. Raises ``StoreError`` if the file cannot be opened.
+    ``stream`` hears of nothing below ``console_level``, the file of everything; other libraries are
+    heard from ``warning`` on. A second call replaces the first, so that a forked child can set up
+    its own. Raises ``StoreError`` if the file cannot be opened.
     """
     stream = sys.stderr if stream is None else stream
     console = logging.StreamHandler(stream)
     human = stream.isatty()
+    console.setLevel(console_level.upper())
     console.setFormatter(HumanFormatter(center_id) if human else JsonFormatter(center_id))
     file = _open_file(state_dir / LOG_NAME)
     file.setFormatter(JsonFormatter(center_id))

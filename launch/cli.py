@@ -26,29 +26,47 @@ def local(
     directory: Annotated[
         Path,
         typer.Argument(
-            metavar="FEDERATION_DIR", help="as examples/rhc/prepare.py writes it: centers/<id>/…"
+            metavar="FEDERATION_DIR", help="as abps data prepare writes it: centers/<id>/…"
         ),
     ],
+    centers: Annotated[
+        str,
+        typer.Option(metavar="A,B,…", help="only these; the others run elsewhere"),
+    ] = "",
+    part: Annotated[
+        str,
+        typer.Option(
+            "--slice",
+            metavar="K/N",
+            help="only the k-th of n equal parts, from 1: one host of many",
+        ),
+    ] = "",
     as_json: Annotated[
         bool, typer.Option("--json", help="the final table as JSON; progress goes to stderr")
     ] = False,
 ) -> None:
-    """Start every center of a directory on this machine, follow them, and sum up.
+    """Start the centers of a directory on this machine, follow them, and sum up.
+
+    One process imports everything once and forks a daemon per center; its own end, however it
+    comes, ends them too. A daemon that crashes is started again, a few times.
 
     Ends when all centers have ended, with 0 if all of them finished, else with 1. Ctrl-C ends all;
     the same command then goes on where they stopped.
     """
+    from launch.template import single_threaded
+
+    single_threaded()  # before anything imports numpy
     from rich.console import Console
 
     from launch import summary
-    from launch.layout import read_layout
+    from launch.layout import chosen, read_layout
     from launch.local import launch_local
 
     out = Console(stderr=as_json)
     if not out.is_terminal:
         out.width = _WIDTH_WITHOUT_TERMINAL
-    code = launch_local(directory, console=out)
-    layout = read_layout(directory)
+    layout = chosen(read_layout(directory), centers, part)
+    code = launch_local(layout, console=out)
     rows = summary.summarize(layout)
     if as_json:
         print(json.dumps(summary.as_json(layout, rows), indent=2, ensure_ascii=False))

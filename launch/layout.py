@@ -18,7 +18,7 @@ Such a directory is for experiments on one machine. In a real federation every c
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -61,6 +61,37 @@ class FederationLayout:
     def contract(self) -> Contract:
         """What the centers agreed on."""
         return self.centers[0].federation.contract
+
+    def only(self, names: Collection[str]) -> FederationLayout:
+        """The same with these centers; ``LayoutError`` if one is none of this directory's."""
+        known = {center.id for center in self.centers}
+        for name in names:
+            if name not in known:
+                raise LayoutError(
+                    f"{self.directory}: found no center {name!r}, allowed: {', '.join(known)}"
+                )
+        return FederationLayout(self.directory, tuple(c for c in self.centers if c.id in names))
+
+    def part(self, number: int, parts: int) -> FederationLayout:
+        """The k-th (from 1) of so many parts, which differ in size by at most one center."""
+        return FederationLayout(self.directory, self.centers[number - 1 :: parts])
+
+
+def chosen(layout: FederationLayout, names: str, part: str) -> FederationLayout:
+    """The centers that a command line asks for: ``a,b,…``, ``k/n``, or all. ``LayoutError``."""
+    if names and part:
+        raise LayoutError("--centers, --slice: found both, allowed: one of them")
+    if names:
+        layout = layout.only([name.strip() for name in names.split(",") if name.strip()])
+    elif part:
+        match = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", part)
+        number, parts = map(int, match.groups()) if match else (0, 0)
+        if not 1 <= number <= parts:
+            raise LayoutError(f"--slice: found {part!r}, allowed: k/n with 1 ≤ k ≤ n")
+        layout = layout.part(number, parts)
+    if not layout.centers:
+        raise LayoutError("--centers, --slice: no center is left")
+    return layout
 
 
 def write_federation(
@@ -110,8 +141,10 @@ def read_layout(directory: Path) -> FederationLayout:
     if not files:
         raise LayoutError(f"{directory}: no center found, looked for centers/<id>/center.toml")
     centers: dict[str, CenterConfig] = {}
+    known = None
     for path in files:
-        center = load_center_config(path)
+        center = load_center_config(path, known)
+        known = center.federation
         if center.federation.path.resolve() != federation.resolve():
             raise LayoutError(
                 f"{path}: federation: found {center.federation.path}, "

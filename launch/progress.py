@@ -16,6 +16,8 @@ from rich.text import Text
 LIVE_PERIOD_S: Final = 1.0
 PLAIN_PERIOD_S: Final = 5.0
 SIGN_OF_LIFE_S: Final = 30.0
+MANY: Final = 24
+"""Beyond this number centers are counted, and only those that need attention shown one by one."""
 
 
 @dataclass(frozen=True)
@@ -141,7 +143,7 @@ class _Plain(_Shown):
 
     def update(self, views: Sequence[CenterView]) -> None:
         """Print the last committed round of every center, if it is news or a sign of life due."""
-        line = "  ".join(map(_brief, views))
+        line = "  ".join(map(_brief, views)) if len(views) <= MANY else _tally(views)
         if line != self._line or time.monotonic() - self._quiet_since >= SIGN_OF_LIFE_S:
             self._line, self._quiet_since = line, time.monotonic()
             self.say(f"{self._passed:>6}  {line}")
@@ -153,7 +155,30 @@ def _brief(view: CenterView) -> str:
     return f"{view.id} {view.round} done" if view.done else f"{view.id} {view.round}/{view.rounds}"
 
 
+def _tally(views: Sequence[CenterView]) -> str:
+    """Many centers in one line: where they stand, and who is in trouble."""
+    rounds = [view.round for view in views]
+    failed = [view for view in views if view.failed]
+    text = f"rounds {min(rounds)} to {max(rounds)} of {views[0].rounds}"
+    text += f", {sum(view.done for view in views)} of {len(views)} centers done"
+    text += f", {sum(view.rests for view in views)} rests"
+    if failed:
+        shown = ", ".join(map(_brief, failed[:MANY]))
+        more = f" and {len(failed) - MANY} more" if len(failed) > MANY else ""
+        text += f"; failed: {shown}{more}"
+    return text
+
+
+def _urgent(views: Sequence[CenterView]) -> list[CenterView]:
+    """Those to be shown: all, or the failed and then those furthest behind."""
+    if len(views) <= MANY:
+        return list(views)
+    return sorted(views, key=lambda view: (not view.failed, view.done, view.round, view.id))[:MANY]
+
+
 def _table(title: str, views: Sequence[CenterView]) -> Table:
+    if len(views) > MANY:
+        title = f"{title}\n{_tally(views)}"
     table = Table(
         title=Text(title), title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0)
     )
@@ -163,7 +188,7 @@ def _table(title: str, views: Sequence[CenterView]) -> Table:
     table.add_column("partners in that round", max_width=44, no_wrap=True)
     table.add_column("validation", justify="right")
     table.add_column("rests", justify="right")
-    for view in views:
+    for view in _urgent(views):
         now = Text(view.phase, style="red" if view.failed else "")
         rounds = f"{view.round}/{view.rounds}"
         table.add_row(view.id, now, rounds, Text(view.last), view.metric, str(view.rests))

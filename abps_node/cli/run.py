@@ -41,8 +41,10 @@ def run(
     raise typer.Exit(run_logged(load_center_config(config)))
 
 
-def run_logged(config: CenterConfig) -> int:
+def run_logged(config: CenterConfig, console_level: str = "debug") -> int:
     """Set up the logs of this process, run the daemon, log how it ended; returns the exit code.
+
+    Below ``console_level`` lines go to the state directory alone.
 
     For the main thread only, because of signals. Raises ``StoreError`` if not even the log can be
     written. Everything else that goes wrong is logged, so that a center which nobody watches leaves
@@ -50,7 +52,7 @@ def run_logged(config: CenterConfig) -> int:
     """
     from abps_node import logs
 
-    logs.setup(config.id, config.state_dir, config.log_level)
+    logs.setup(config.id, config.state_dir, config.log_level, console_level=console_level)
     try:
         with _stoppable():
             from abps_node.daemon import run_center

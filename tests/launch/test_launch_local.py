@@ -22,13 +22,17 @@ from rich.console import Console
 from abps_node.config import CenterConfig
 from abps_node.exits import ExitCode
 from abps_node.store import Store
+from launch.console import last_words
 from launch.layout import FederationLayout
-from launch.local import LaunchError, exit_meaning, last_words, launch_local
+from launch.local import exit_meaning, launch_local
+from launch.restarts import RestartPolicy
+from launch.supervisor import LaunchError
 from protocol.effects import PhaseChanged
 from tests.support.layouts import small_federation
 from tests.support.records import Chronicle
 
 DEADLINE_S = 30.0
+ONCE = RestartPolicy(tries=0)
 
 # Not in one expression: a signal while the file closes by itself would raise where nobody hears it.
 REPORT = """
@@ -53,7 +57,8 @@ def launched(
     """Exit code, and what a launcher without a terminal said."""
     said = io.StringIO()
     console = Console(file=said, width=200)
-    return launch_local(layout.directory, console=console, command=command), said.getvalue()
+    code = launch_local(layout, console=console, command=command, restarts=ONCE)
+    return code, said.getvalue()
 
 
 def awaits_words_of(layout: FederationLayout, center: str) -> str:
@@ -198,10 +203,11 @@ def test_a_running_center_is_not_started_twice(layout: FederationLayout) -> None
 LAUNCHER = """
 import sys
 from pathlib import Path
+from launch.layout import read_layout
 from launch.local import launch_local
 directory, pipe, grace, code = sys.argv[1:]
 command = lambda center: [sys.executable, "-c", "import sys\\n" + code, center.id, pipe]
-sys.exit(launch_local(Path(directory), command=command, grace_s=float(grace)))
+sys.exit(launch_local(read_layout(Path(directory)), command=command, grace_s=float(grace)))
 """
 
 
@@ -318,5 +324,5 @@ def test_a_center_that_only_measures_is_shown_so(layout: FederationLayout) -> No
     console = Console(file=out, width=120, force_terminal=True)
     wait = awaits_words_of(layout, "near")  # started second: far lives when all are shown
     code = f"exec({wait!r} if sys.argv[1] == 'far' else 'print(1)')"
-    launch_local(layout.directory, console=console, command=child(code))
+    launch_local(layout, console=console, command=child(code))
     assert re.search(r"far.*measuring.*1/50.*near.*auroc 0\.700", out.getvalue())

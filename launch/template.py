@@ -1,0 +1,115 @@
+"""The process that centers are forked from: everything imported and run once, one thread, frozen.
+
+Importing torch and its company takes a process a second and 150 MiB, its first optimizer step
+another second and 70 MiB. All that happens once, before the forks, and its pages are shared by all
+children. A fork copies one thread only, so nothing here may have started a second: no ZeroMQ
+context, no thread pool of numpy or Arrow.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from abps_node.errors import NodeError
+
+if TYPE_CHECKING:
+    import pyarrow
+
+    from protocol.contract import Contract
+
+_ENVIRONMENT: Final = {
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    # One of Arrow's allocators starts a thread when it is imported, whether it is used or not.
+    "ARROW_DEFAULT_MEMORY_POOL": "system",
+    "JE_ARROW_MALLOC_CONF": "background_thread:false",
+}
+_M_ARENA_MAX: Final = -8
+_ROWS: Final = 200
+_THREADS: Final = Path("/proc/self/task")
+
+
+class TemplateError(NodeError):
+    """This process cannot be forked from."""
+
+
+def single_threaded() -> None:
+    """Tell numerical libraries to start no threads; of use only before they are imported."""
+    os.environ.update(_ENVIRONMENT)
+
+
+def warm_up(contract: Contract) -> None:
+    """Import what a center needs and take every path of it once, then freeze the heap.
+
+    Raises ``TemplateError`` if that has left more than one thread.
+    """
+    single_threaded()
+    _one_arena()
+    import torch
+
+    torch.set_num_threads(1)
+    _throw_away_round(contract)
+    from abps_node import daemon  # noqa: F401 - what the children run
+    from abps_node.discovery import directory  # noqa: F401
+
+    threads = _count_threads()
+    if threads != 1:
+        raise TemplateError(
+            f"found {threads} threads in the process that centers are forked from, allowed: one; "
+            "start it as `abps launch local`"
+        )
+    gc.collect()
+    gc.freeze()
+
+
+def _throw_away_round(contract: Contract) -> None:
+    """Reading, a local step, a merge, a report: all lazy imports happen here."""
+    from abps_node.data import column_names, prepare_center, read_patients, table_in_memory
+    from abps_node.learning import Learner
+
+    table = table_in_memory(_made_up(contract), column_names(contract.data), "made-up patients")
+    data = prepare_center(contract, "template", read_patients(contract.data, table))
+    learner = Learner(contract, data, seed=0)
+    trunk = learner.train(1).trunk
+    learner.merge(1, {"partner": trunk}, {"partner": 0.5}, [frozenset(), frozenset({"partner"})])
+    learner.load_state_tensors(learner.state_tensors())
+    learner.test_report()
+
+
+def _made_up(contract: Contract) -> pyarrow.Table:
+    """Patients without a meaning, who fit the contract."""
+    import pyarrow
+
+    rows = range(_ROWS)
+    data = contract.data
+    columns: dict[str, list[Any]] = {data.label: [row % 2 for row in rows]}
+    for feature in data.features:
+        if feature.levels is not None:
+            levels = feature.levels
+            columns[feature.name] = [levels[row % len(levels)] for row in rows]
+        else:
+            cycle = 2 if feature.kind == "binary" else 7
+            columns[feature.name] = [float(row // 2 % cycle) for row in rows]
+    if data.group is not None:
+        columns[data.group] = [str(row) for row in rows]
+    if data.date is not None:
+        columns[data.date] = ["2015"] * _ROWS
+    return pyarrow.table(columns)
+
+
+def _one_arena() -> None:
+    """Else glibc gives every thread of every center a heap of its own."""
+    if sys.platform == "linux":
+        mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+        if mallopt is not None:
+            mallopt(_M_ARENA_MAX, 1)
+
+
+def _count_threads() -> int:
+    return len(list(_THREADS.iterdir())) if _THREADS.is_dir() else 1
