@@ -18,7 +18,7 @@ from aiomqtt import Client
 from abps_node.addresses import is_concrete
 from abps_node.config import Broker, BrokerAccess, Member
 from abps_node.discovery.base import Found, Say, Sighting
-from abps_node.discovery.broker import ANSWER_S, BrokerDoor, BrokerTrouble, subscribe
+from abps_node.discovery.broker import BrokerDoor, BrokerTrouble, subscribe
 from abps_node.discovery.mqtt_cards import BrokerCard, CardBook, Topics
 from abps_node.discovery.mqtt_events import KINDS, EventQueue
 from abps_node.discovery.mqtt_own import OwnCard
@@ -31,6 +31,8 @@ FIRST_RETRY_S: Final = 1.0
 LONGEST_RETRY_S: Final = 60.0
 STEADY_S: Final = 10.0
 """A connection that lasted so long begins the next back-off anew."""
+DENIED_AFTER_S: Final = 30.0
+"""The own card comes back at once, or where hundreds start together on one machine in seconds."""
 FAREWELL_S: Final = 2.0
 CLOSE_S: Final = 12.0
 """Above what a connection attempt that is under way can take (TCP, TLS, answer)."""
@@ -152,7 +154,7 @@ class MqttDiscovery:
             if self._own is not None:
                 await self._own.publish(client)
             self._reports.met(self._queue.take_dropped())
-            doubt = asyncio.get_running_loop().call_later(ANSWER_S, self._doubt)
+            doubt = asyncio.get_running_loop().call_later(DENIED_AFTER_S, self._doubt)
             try:
                 await _first_of(self._listen(client), self._speak(client), self._stop.wait())
             finally:
@@ -160,7 +162,7 @@ class MqttDiscovery:
                 if self._own is not None:
                     self._own.rest()
             if not await _within(FAREWELL_S, self._farewell(client)):
-                _log.warning("%s: stuck; perhaps it goes on showing the own card", self._broker)
+                _log.warning("%s: no answer to the farewell, the card may stay", self._broker)
 
     async def _listen(self, client: Client) -> None:
         async for message in client.messages:

@@ -194,7 +194,7 @@ async def test_what_does_not_stay_is_no_card(broker: MosquittoBroker, guests: Gu
 async def test_rules_that_deny_the_own_card_are_noticed(
     still: MosquittoBroker, guests: Guests, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("abps_node.discovery.mqtt.ANSWER_S", 0.2)
+    monkeypatch.setattr("abps_node.discovery.mqtt.DENIED_AFTER_S", 0.2)
     rules = still.folder / "acl"
     rules.write_text("pattern read abps/card/+\n", encoding="utf-8")
     still.start()
