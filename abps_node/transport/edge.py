@@ -22,9 +22,13 @@ BURST: Final = 64
 
 
 class EdgeReader:
-    """Calls ``take`` once for each thing that can be read, at most ``BURST`` times a turn."""
+    """Calls ``take`` once for each thing that can be read, at most ``BURST`` times a turn.
 
-    def __init__(self, socket: zmq.Socket[Any], take: Callable[[], None]) -> None:
+    ``take`` returns False if there was nothing. After a signal it is called without asking first:
+    most often there is one message, and to ask libzmq takes longer than to receive it.
+    """
+
+    def __init__(self, socket: zmq.Socket[Any], take: Callable[[], bool]) -> None:
         self._socket = socket
         self._take = take
         self._loop = asyncio.get_running_loop()
@@ -66,12 +70,9 @@ class EdgeReader:
         self._reading = True
         exhausted = False
         try:
-            for _ in range(BURST):
-                if not self._readable():
-                    exhausted = True
-                    return
-                self._take()
-                if not self._open:
+            for turn in range(BURST):
+                exhausted = (turn > 0 and not self._readable()) or not self._take()
+                if exhausted or not self._open:
                     return
         finally:
             self._reading = False

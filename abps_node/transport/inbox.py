@@ -60,12 +60,22 @@ class Inbox:
         self._named: OrderedDict[bytes, str] = OrderedDict()
         self._in_multipart = False
 
-    def take(self) -> None:
-        """Receive one message, or one more part of a multipart message that is being dropped."""
+    def take(self) -> bool:
+        """Receive one message, or one more part of a multipart message that is being dropped.
+
+        False if there is nothing.
+        """
+        try:
+            head = self._socket.recv(_NOBLOCK, copy=False)
+        except zmq.Again:
+            return False
         if self._in_multipart:
-            self._in_multipart = self._socket.recv(_NOBLOCK, copy=False).more
-            return
-        head = self._socket.recv(_NOBLOCK, copy=False)
+            self._in_multipart = head.more
+        else:
+            self._take_message(head)
+        return True
+
+    def _take_message(self, head: zmq.Frame) -> None:
         body = self._socket.recv(_NOBLOCK, copy=False)
         frame = body.bytes
         peer = self._sender(head, frame)

@@ -57,10 +57,16 @@ class Links:
         self._refused_by = refused_by
         self._outgoing: dict[str, str | None] = {}
 
-    def take(self) -> None:
-        """Receive and handle one event."""
-        parts: list[bytes] = self._monitor.recv_multipart(zmq.NOBLOCK)
-        event: Mapping[str, Any] = parse_monitor_message(parts)
+    def take(self) -> bool:
+        """Receive and handle one event; False if there is none."""
+        try:
+            parts: list[bytes] = self._monitor.recv_multipart(zmq.NOBLOCK)
+        except zmq.Again:
+            return False
+        self._handle(parse_monitor_message(parts))
+        return True
+
+    def _handle(self, event: Mapping[str, Any]) -> None:
         kind = zmq.Event(event["event"])
         value, endpoint = int(event["value"]), event["endpoint"].decode("utf-8", "replace")
         if kind in (zmq.EVENT_CONNECTED, zmq.EVENT_CONNECT_DELAYED):

@@ -117,10 +117,16 @@ class Gatekeeper(Authenticator):
             await asyncio.wait([self._answering])
         self.stop()
 
-    def _take(self) -> None:
-        # There is one request at a time: the next becomes readable when this one is answered.
-        request = self.zap_socket.recv_multipart(zmq.NOBLOCK)
+    def _take(self) -> bool:
+        # There is one request at a time: the next can be received when this one is answered.
+        if self._answering is not None and not self._answering.done():
+            return False
+        try:
+            request = self.zap_socket.recv_multipart(zmq.NOBLOCK)
+        except zmq.Again:
+            return False
         self._answering = asyncio.create_task(self._answer(request), name="zap")
+        return True
 
     async def _answer(self, request: list[bytes]) -> None:
         self._address = request[3].decode("ascii", "replace") if len(request) > 3 else ""
