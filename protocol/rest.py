@@ -59,7 +59,7 @@ def classify(outcome: str, reason: str | None) -> str:
 
 def diagnose(facts: RestFacts) -> RestRecord:
     """Name the cause of a rest, with counts and one sentence."""
-    cause = _cause(facts)
+    cause = cause_of(facts)
     counts = {
         "known": facts.known,
         "unavailable": facts.unavailable,
@@ -79,7 +79,8 @@ def diagnose(facts: RestFacts) -> RestRecord:
     )
 
 
-def _cause(facts: RestFacts) -> RestCause:
+def cause_of(facts: RestFacts) -> RestCause:
+    """The cause alone, in the order of precedence; reads counts and outcomes only."""
     if facts.known == 0:
         return RestCause.NO_PEERS
     if facts.before_filter == 0 and not facts.outcomes:
@@ -104,7 +105,7 @@ def _cause_without_candidates(facts: RestFacts) -> RestCause:
 
 def _best(values: Mapping[str, float]) -> str:
     peer = max(sorted(values), key=lambda key: values[key])
-    return f"{values[peer]:.3f} ({peer})"
+    return f"{values[peer]:.4f} ({peer})"
 
 
 def _explain(cause: RestCause, facts: RestFacts) -> str:
@@ -126,9 +127,9 @@ def _explain(cause: RestCause, facts: RestFacts) -> str:
                 f"best UCB {_best(facts.ucb)} is below {facts.tau_acc:g}"
             )
         case RestCause.ALL_UNREACHABLE if not facts.outcomes:
-            return f"all {facts.known} known peers are suspect, away or in back-off"
+            return f"every known peer ({facts.known}) is suspect, away or in back-off"
         case RestCause.PEERS_FINISHED if not facts.outcomes:
-            return f"all {facts.known} known peers have finished"
+            return f"every known peer ({facts.known}) has finished"
         case _ if facts.outcomes:
             attempts = (
                 "1 attempt" if len(facts.outcomes) == 1 else f"{len(facts.outcomes)} attempts"

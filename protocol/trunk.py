@@ -76,6 +76,11 @@ def norm(vector: Vector) -> float:
     return float(np.linalg.norm(vector.astype(np.float64)))
 
 
+def norm_is_plausible(found: float, own_norm: float, max_ratio: float) -> bool:
+    """Whether a trunk of this norm may be merged; never for a norm that is not a number."""
+    return own_norm / max_ratio <= found <= own_norm * max_ratio
+
+
 def check(vector: Vector, own_norm: float, max_ratio: float) -> None:
     """Refuse a trunk that is not finite, or whose norm is absurd beside the own trunk's.
 
@@ -87,7 +92,7 @@ def check(vector: Vector, own_norm: float, max_ratio: float) -> None:
             "trunk-not-finite", f"{bad} of {vector.size} parameters are NaN or infinite"
         )
     found = norm(vector)
-    if not own_norm / max_ratio <= found <= own_norm * max_ratio:
+    if not norm_is_plausible(found, own_norm, max_ratio):
         raise TrunkError(
             "trunk-norm",
             f"found norm {found:.4g}, allowed: {own_norm / max_ratio:.4g} to "

@@ -95,9 +95,10 @@ class BatchedEngine(Engine):
 
         def run(places: Index) -> None:
             chosen = [mixes[place] for place in places]
-            weights = mixing.coalitions(stack.weights, sent, chosen, self.model.trunk.size)
-            here = np.concatenate([np.arange(first[p], first[p + 1]) for p in places])
-            models.put(here, *self._logits(weights, models.table, owners[here]))
+            if chosen[0].coalitions:
+                weights = mixing.coalitions(stack.weights, sent, chosen, self.model.trunk.size)
+                here = np.concatenate([np.arange(first[p], first[p + 1]) for p in places])
+                models.put(here, *self._logits(weights, models.table, owners[here]))
             for mix in chosen:
                 mixing.move(stack.weights, sent, mix, self.model.trunk.size)
 
@@ -121,17 +122,20 @@ class BatchedEngine(Engine):
         """See ``Engine.measure``."""
         chosen = np.arange(len(self.centers)) if who is None else who
         models = _Models(self.tables["validation"], chosen)
-        self._evaluate(weights, models)
+        self._evaluate(weights, models, chosen)
         values = np.full(len(self.centers), np.nan)
         values[chosen] = self._utilities(models)
         return values
 
-    def predict(self, weights: torch.Tensor, split: SplitName) -> Scores:
+    def predict(
+        self, weights: torch.Tensor, split: SplitName, pairs: tuple[Index, Index] | None = None
+    ) -> Scores:
         """See ``Engine.predict``."""
-        table = self.tables[split]
-        models = _Models(table, np.arange(len(self.centers)))
-        self._evaluate(weights, models)
-        return Scores(models.logits, table.y.numpy(), table.start)
+        everybody = np.arange(len(self.centers))
+        owners, rows = (everybody, everybody) if pairs is None else pairs
+        models = _Models(self.tables[split], owners)
+        self._evaluate(weights, models, rows)
+        return Scores(models.logits, models.labels(), models.start)
 
     def represent(self, weights: torch.Tensor, split: SplitName = "train") -> torch.Tensor:
         """See ``Engine.represent``."""
@@ -152,12 +156,12 @@ class BatchedEngine(Engine):
         center, seeds = self._pooled_center()
         return BatchedEngine(self.contract, [center], seeds, self._threads)
 
-    def _evaluate(self, weights: torch.Tensor, models: _Models) -> None:
-        """Fill in the logits of each owner's row of ``weights`` ``(C, P)``, or of ``(P,)``."""
+    def _evaluate(self, weights: torch.Tensor, models: _Models, rows: Index) -> None:
+        """Fill in the logits of these rows of ``weights`` ``(C, P)``, or of ``(P,)``."""
 
         def run(places: Index) -> None:
-            owners = models.owners[places]
-            models.put(places, *self._logits(_rows(weights, owners), models.table, owners))
+            chosen = _rows(weights, rows[places])
+            models.put(places, *self._logits(chosen, models.table, models.owners[places]))
 
         self._each(run, self._parts(models.table, models.owners))
 
@@ -221,8 +225,7 @@ class _Models:
 
     def labels(self) -> NDArray[np.float32]:
         """0/1 outcomes, as long as ``logits``."""
-        y = self.table.y.numpy()
-        return np.concatenate([y[self.table.rows(owner)] for owner in self.owners])
+        return self.table.of(self.owners)[0]
 
 
 def _rows(weights: torch.Tensor, owners: Index) -> torch.Tensor:

@@ -60,9 +60,9 @@ class Engine(ABC):
                     f"data: found {part.train.x.shape[1]} inputs, allowed: {self.model.widths[0]}"
                 )
         self.tables: dict[SplitName, Table] = {
-            "train": Table.of([part.train for part in data]),
-            "validation": Table.of([part.validation for part in data]),
-            "test": Table.of([part.test for part in data]),
+            "train": Table.below_each_other([part.train for part in data]),
+            "validation": Table.below_each_other([part.validation for part in data]),
+            "test": Table.below_each_other([part.test for part in data]),
         }
         wanted = contract.policy.utility
         self.metrics: list[Metric] = [
@@ -113,8 +113,14 @@ class Engine(ABC):
         """
 
     @abstractmethod
-    def predict(self, weights: torch.Tensor, split: SplitName) -> Scores:
-        """Logits of each center's own model ``(C, P)``, or of one for all ``(P,)``."""
+    def predict(
+        self, weights: torch.Tensor, split: SplitName, pairs: tuple[Index, Index] | None = None
+    ) -> Scores:
+        """Logits of each center's own model ``(C, P)``, or of one for all ``(P,)``.
+
+        With ``pairs`` (centers ``(M,)``, models ``(M,)``) of these rows of ``weights`` on the
+        patients of these centers, pair after pair.
+        """
 
     @abstractmethod
     def represent(self, weights: torch.Tensor, split: SplitName = "train") -> torch.Tensor:

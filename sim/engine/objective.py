@@ -24,6 +24,19 @@ class Hand:
         """The network's weights ``(G, P)`` of this step, of the parameters ``(G, Q)``."""
         return parameters
 
+    def at_logits(
+        self,
+        logits: torch.Tensor,
+        rows: torch.Tensor,
+        share: torch.Tensor,
+        gradient: torch.Tensor,
+    ) -> None:
+        """Change the gradient ``(G, b)`` of the ``logits``, that of the cross-entropy, in place.
+
+        ``rows`` ``(G, b)`` number rows of the training table; ``share`` ``(G, b)`` is 1/(rows of
+        the batch), 0 for padding.
+        """
+
     def at_representation(
         self,
         activations: torch.Tensor,
@@ -33,8 +46,7 @@ class Hand:
     ) -> None:
         """Add to the gradient ``(G, b, h)`` of the last hidden layer's ``activations``, in place.
 
-        These are up to the factor of dropout what the output layer sees. ``rows`` ``(G, b)`` number
-        rows of the training table; ``share`` ``(G, b)`` is 1/(rows of the batch), 0 for padding.
+        These are up to the factor of dropout what the output layer sees.
         """
 
     def at_parameters(self, parameters: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:

@@ -81,14 +81,18 @@ class SequentialEngine(Engine):
             values[center] = self._utility(_row(weights, center), center)
         return values
 
-    def predict(self, weights: torch.Tensor, split: SplitName) -> Scores:
+    def predict(
+        self, weights: torch.Tensor, split: SplitName, pairs: tuple[Index, Index] | None = None
+    ) -> Scores:
         """See ``Engine.predict``."""
         table = self.tables[split]
-        parts = [
-            self.model.logits(_row(weights, center), table.x[table.rows(center)])
-            for center in range(len(self.centers))
+        everybody = np.arange(len(self.centers))
+        owners, models = (everybody, everybody) if pairs is None else pairs
+        logits = [
+            self.model.logits(_row(weights, int(model)), table.x[table.rows(owner)])
+            for owner, model in zip(owners, models, strict=True)
         ]
-        return Scores(torch.cat(parts).numpy(), table.y.numpy(), table.start)
+        return Scores(torch.cat(logits).numpy(), *table.of(owners))
 
     def represent(self, weights: torch.Tensor, split: SplitName = "train") -> torch.Tensor:
         """See ``Engine.represent``."""

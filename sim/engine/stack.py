@@ -66,7 +66,7 @@ class Table:
     """Row at which each center begins, and N at the end: ``(C + 1,)``."""
 
     @classmethod
-    def of(cls, splits: Sequence[Split]) -> Table:
+    def below_each_other(cls, splits: Sequence[Split]) -> Table:
         """Copy the splits together."""
         x = torch.from_numpy(np.concatenate([split.x for split in splits]))
         y = torch.from_numpy(np.concatenate([split.y for split in splits]))
@@ -80,6 +80,14 @@ class Table:
     def rows(self, center: int) -> slice:
         """The rows of one center."""
         return slice(int(self.start[center]), int(self.start[center + 1]))
+
+    def of(self, owners: Index) -> tuple[NDArray[np.float32], Index]:
+        """Outcomes of these centers, one after the other, and where each begins."""
+        y = self.y.numpy()
+        if owners.size == self.sizes.size and bool((np.diff(owners) == 1).all()):
+            return y, self.start
+        parts = [y[self.rows(int(owner))] for owner in owners]
+        return np.concatenate(parts), offsets(self.sizes[owners])
 
 
 @dataclass(frozen=True)

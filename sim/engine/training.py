@@ -147,6 +147,7 @@ class Trainer:
         )
         # Padding has no share in the loss, so all its gradients vanish.
         delta = (torch.sigmoid(logits) - y) * share
+        hand.at_logits(logits, epoch.rows[:, batch], share, delta)
         extra = None
         if hand.reads_representation:
             extra = torch.zeros_like(activations[-1])
