@@ -104,7 +104,8 @@ class Daemon:
             seed=config.seed,
             goal=config.goal,
             card=data.card,
-            size=int(data.train.y.shape[0]),
+            # Never exact below what the card tells: so few patients are nobody's business.
+            size=max(int(data.train.y.shape[0]), contract.data.card.min_patients),
             layout=trunk_layout(contract),
             initial_trunk=initial_trunk_digest(contract),
         )

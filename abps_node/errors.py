@@ -25,7 +25,23 @@ class ConfigError(NodeError):
 
 
 class DataError(NodeError):
-    """The patient table cannot be read or does not fit the contract's schema."""
+    """The patient table cannot be read or does not fit the contract's schema.
+
+    The text may quote the cell in question, for whoever mends the table. Logs get ``without_cell``.
+    """
+
+    def __init__(self, text: str, cell: str = "") -> None:
+        """``cell``: the part of ``text`` that quotes a cell, from «found» to «allowed»."""
+        super().__init__(text)
+        self._cell = cell
+
+    @property
+    def without_cell(self) -> str:
+        """The same text without the value of a patient."""
+        text = str(self)
+        if not self._cell:
+            return text
+        return text.replace(self._cell, "found a value not logged here, allowed")
 
 
 class KeyFileError(NodeError):

@@ -1,6 +1,7 @@
 """How much each trunk counts in a merge, and which model so far was the best (pure rules).
 
-Paper section 4.4 (uniform mean), 6.5 (best model on validation, patience).
+Paper section 6.4 (best model on validation, patience); that the mean is uniform is stated in
+``docs/decisions.md``.
 """
 
 from __future__ import annotations

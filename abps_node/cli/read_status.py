@@ -58,6 +58,7 @@ def _lines(status: Status) -> list[tuple[str, str]]:
         ("last round", _last_round(status)),
         ("partners now", ", ".join(status.partners_now) or "none"),
         ("validation", _validation(status)),
+        *_tests(status),
         ("isolated", _isolated(status)),
         ("peers", _peers(status)),
         ("sent", _traffic(status.sent)),
@@ -121,6 +122,22 @@ def _validation(status: Status) -> str:
     return (
         f"{found.metric} {number(found.value, 4)} ({rows}); best {number(status.best_metric, 4)} "
         f"in round {status.best_round}, {gain}"
+    )
+
+
+def _tests(status: Status) -> list[tuple[str, str]]:
+    return [(f"test {name}", _test(report)) for name, report in status.reports.items()]
+
+
+def _test(report: dict[str, Any]) -> str:
+    rows = f"{count(report['events'], 'event')} in {count(report['rows'], 'row')}"
+    if report["auroc"] is None:
+        return f"auroc undefined ({rows}); brier {number(report['brier'], 4)}"
+    low, high = number(report["auroc_low"], 2), number(report["auroc_high"], 2)
+    return (
+        f"auroc {number(report['auroc'], 4)}, 95 % {low} to {high} ({rows}); "
+        f"auprc {number(report['auprc'], 3)}, brier {number(report['brier'], 3)}, "
+        f"calibration slope {number(report['calibration_slope'], 2)}"
     )
 
 

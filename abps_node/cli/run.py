@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from abps_node.errors import NodeError
+from abps_node.errors import DataError, NodeError
 from abps_node.exits import ExitCode, exit_code_for
 
 if TYPE_CHECKING:
@@ -60,7 +60,8 @@ def run_logged(config: CenterConfig, console_level: str = "debug") -> int:
             code = run_center(config)
     except NodeError as error:
         code = exit_code_for(error)
-        _log.error("%s", error, extra=_ended(code))
+        text = error.without_cell if isinstance(error, DataError) else str(error)
+        _log.error("%s", text, extra=_ended(code))
     except Exception:  # noqa: BLE001 - the root of the daemon: log the bug, end with its own code
         code = ExitCode.INTERNAL
         _log.critical("a bug ended the daemon", exc_info=True, extra=_ended(code))

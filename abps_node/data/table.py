@@ -144,11 +144,12 @@ class Table:
     def _refuse_first(self, name: str, bad: Any, found: Any, allowed: str) -> None:
         index = pc.index(bad, True).as_py()
         if index >= 0:
-            value = found[index].as_py()
-            self._fail(name, f"row {self.first_row + index}: found {value!r}, allowed: {allowed}")
+            cell = repr(found[index].as_py())
+            what = f"row {self.first_row + index}: found {cell}, allowed: {allowed}"
+            self._fail(name, what, f"found {cell}, allowed")
 
-    def _fail(self, name: str, what: str) -> NoReturn:
-        raise DataError(f"{self.source}: column {name!r}, {what}")
+    def _fail(self, name: str, what: str, cell: str = "") -> NoReturn:
+        raise DataError(f"{self.source}: column {name!r}, {what}", cell)
 
 
 def read_table(path: Path, names: Sequence[str]) -> Table:

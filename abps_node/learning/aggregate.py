@@ -1,4 +1,4 @@
-"""Means of trunks: the merge of paper section 4.4 and the momentum of ABPS-X (section 6.5)."""
+"""Means of trunks: the merge of partners and the momentum of ABPS-X (paper section 6.4)."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ class Learner:
         weights: Mapping[str, float],
         coalitions: Sequence[Coalition],
     ) -> MergeResult:
-        """Measure coalitions of partners, then move the trunk to the mean of all (section 4.4).
+        """Measure coalitions of partners, then move the trunk to the mean of all.
 
         ``trunks`` are verified ones, peer to float32 ``(trunk size,)``; ``weights`` are positive,
         the own weight is what is missing to 1. Without partners the model stays as it is. Raises

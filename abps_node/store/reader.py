@@ -86,6 +86,7 @@ class Reader:
                 best_metric=meta["best_metric"],
                 rounds_without_gain=meta["rounds_without_gain"],
                 finished=bool(meta["finished"]),
+                reports=_reports(db),
                 isolated=_counts(db, "rounds", "rest_cause"),
                 peers=_counts(db, "peers", "status"),
                 sent=totals.get("out", TrafficTotal()),
@@ -252,6 +253,11 @@ def _partners_now(db: sqlite3.Connection, phase_round: int, last_round: int) -> 
         (phase_round, *map(str, states)),
     )
     return tuple(row["peer"] for row in rows)
+
+
+def _reports(db: sqlite3.Connection) -> dict[str, dict[str, Any]]:
+    rows = db.execute("SELECT name, report FROM reports ORDER BY name DESC")
+    return {row["name"]: dict(json.loads(row["report"])) for row in rows}
 
 
 def _counts(db: sqlite3.Connection, table: str, column: str) -> dict[str, int]:

@@ -137,6 +137,8 @@ class Status:
     rounds_without_gain: int
     finished: bool
     """Whether the last round of the run is committed."""
+    reports: dict[str, dict[str, Any]]
+    """The test reports: ``federated``, and ``alone`` where it was asked for; empty until the end."""
     isolated: dict[str, int]
     """Rest cause to rounds."""
     peers: dict[str, int]

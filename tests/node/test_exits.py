@@ -40,7 +40,8 @@ def test_a_subclass_made_elsewhere_has_its_parents_code() -> None:
 
 def test_no_error_passes_for_success_or_for_a_bug() -> None:
     for error in all_errors():
-        assert exit_code_for(error("text")) not in (0, 2, 3, 70)
+        # Some subclasses take more than a text; the code depends on the class alone.
+        assert exit_code_for(error.__new__(error)) not in (0, 2, 3, 70)
 
 
 def test_every_code_is_explained_and_fits_a_process_status() -> None:

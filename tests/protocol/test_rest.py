@@ -46,7 +46,7 @@ def test_filter_empty_names_threshold_and_best_score() -> None:
     rest = rest_of(net, "a", 1)
     assert rest.cause is RestCause.FILTER_EMPTY
     assert rest.counts["before_filter"] == 1 and rest.counts["after_filter"] == 0
-    assert "alignment filter: threshold -0.0500, best score -0.200 (b)" in rest.explanation
+    assert "alignment filter: threshold -0.0500, best score -0.2000 (b)" in rest.explanation
 
 
 def test_below_threshold_names_the_best_bound() -> None:
@@ -57,7 +57,7 @@ def test_below_threshold_names_the_best_bound() -> None:
     rest = rest_of(net, "a", 2)
     assert rest.cause is RestCause.BELOW_THRESHOLD
     assert rest.counts["admissible"] == 0
-    assert "best UCB 0.333 (b) is below 0.5" in rest.explanation
+    assert "best UCB 0.3333 (b) is below 0.5" in rest.explanation
 
 
 def test_all_unreachable_when_the_only_peer_is_dead() -> None:
@@ -69,7 +69,7 @@ def test_all_unreachable_when_the_only_peer_is_dead() -> None:
     causes = {r.round: r.rest.cause for r in records(net.actors["a"]) if r.rest is not None}
     assert set(causes.values()) == {RestCause.ALL_UNREACHABLE}
     last = rest_of(net, "a", 6)
-    assert "all 1 known peers are suspect" in last.explanation
+    assert "every known peer (1) is suspect" in last.explanation
 
 
 def test_all_busy_when_the_only_peer_is_not_ready() -> None:
