@@ -138,7 +138,7 @@ class Status:
     finished: bool
     """Whether the last round of the run is committed."""
     reports: dict[str, dict[str, Any]]
-    """The test reports: ``federated``, and ``alone`` where it was asked for; empty until the end."""
+    """Test reports by name, ``federated`` and ``alone``; empty until the end."""
     isolated: dict[str, int]
     """Rest cause to rounds."""
     peers: dict[str, int]
