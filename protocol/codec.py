@@ -25,6 +25,8 @@ from protocol.errors import FrameError, MessageError
 MAGIC: Final = b"ABPS"
 MAX_HEADER: Final = 64 * 1024
 _PREFIX: Final = struct.Struct("<4sBI")
+_PACKER: Final = msgpack.Packer(unicode_errors="replace")
+"""One for all messages, since each new one allocates a buffer of 256 KiB."""
 _FIXMAP: Final = 0x80
 _MAX_KEYS: Final = 15
 _MAX_TEXT_BYTES: Final = 2048
@@ -46,7 +48,7 @@ def encode(message: m.Message) -> bytes:
     for field in fields:
         value = getattr(message, field.name)
         header[field.name] = value if field.to_wire is None else field.to_wire(value)
-    packed = msgpack.packb(header, unicode_errors="replace")
+    packed = _PACKER.pack(header)
     prefix = _PREFIX.pack(MAGIC, PROTOCOL_VERSION, len(packed))
     payload = message.payload if isinstance(message, m.Weights) else b""
     return b"".join((prefix, packed, payload))
