@@ -21,6 +21,7 @@ class CountingProxy:
         self.downstream = 0
         self.connections = 0
         self._tasks: set[asyncio.Task[None]] = set()
+        self._ends: set[asyncio.StreamWriter] = set()
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._forward, "127.0.0.1", 0)
@@ -33,18 +34,20 @@ class CountingProxy:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        # Closing and not cancelling: Python 3.11 logs an error for each handler that was cancelled.
         self._server.close()
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        for end in self._ends:
+            end.close()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
         task = asyncio.current_task()
         if task is not None:
             self._tasks.add(task)
+        self._ends.add(writer)
         there, back = await asyncio.open_connection(*self._target)
+        self._ends.add(back)
         try:
             async with asyncio.TaskGroup() as pumps:
                 pumps.create_task(self._pump(reader, back, "upstream"))
@@ -52,6 +55,7 @@ class CountingProxy:
         finally:
             for end in (writer, back):
                 end.close()
+                self._ends.discard(end)
             if task is not None:
                 self._tasks.discard(task)
 
