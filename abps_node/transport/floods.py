@@ -68,7 +68,7 @@ class FloodGuard:
         self._max_accepted = max_accepted
         self._cut = cut
         self._connections: dict[int, _Connection] = {}
-        self._early: set[int] = set()
+        self._early: dict[int, str | None] = {}
         self._accepted = 0
         self._timer: asyncio.TimerHandle | None = None
 
@@ -95,10 +95,11 @@ class FloodGuard:
         family = _family(descriptor)
         if family is None:
             return
+        early = descriptor in self._early
         self._connections[descriptor] = _Connection(
-            outgoing, port, family, delivered=descriptor in self._early, then=time.monotonic()
+            outgoing, port, family, delivered=early, then=time.monotonic()
         )
-        self._early.discard(descriptor)
+        self._connections[descriptor].peer = self._early.pop(descriptor, None)
         if not outgoing:
             self._accepted += 1
             if self._accepted > self._max_accepted:
@@ -122,7 +123,7 @@ class FloodGuard:
         connection = self._connections.get(descriptor)
         if connection is None:
             # Its first message was read before the news that it exists.
-            self._early.add(descriptor)
+            self._early[descriptor] = peer
         else:
             connection.delivered = True
             connection.peer = peer

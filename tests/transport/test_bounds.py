@@ -221,6 +221,15 @@ class TestFloodGuard:
         assert [cut[:2] for cut in cuts] == [("a", "flood")]
         assert sender.recv(1) == b""
 
+    def test_a_message_read_before_the_news_of_its_connection_names_the_peer(
+        self, pair: Pair
+    ) -> None:
+        _, accepted = pair
+        guard, _ = self.guard()
+        guard.delivered(accepted.fileno(), "a")
+        guard.opened(accepted.fileno(), False, self.port)
+        assert guard.closed(accepted.fileno()) == "a"
+
     def test_deliveries_make_room(self, pair: Pair) -> None:
         sender, accepted = pair
         guard, cuts = self.guard()
