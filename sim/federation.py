@@ -81,13 +81,13 @@ def load_federation_directory(path: Path) -> Federation:
     Raises ``ConfigError`` if a center of the roster is not there or a file is faulty, and
     ``DataError`` for a table that does not fit the contract.
     """
-    shared = load_federation(path / "federation.toml")
+    shared = load_federation((path / "federation.toml").resolve())
     contract = shared.contract
     centers = []
     for member in sorted(member.id for member in shared.roster):
         file = path / "centers" / member / "center.toml"
-        config = load_center_config(file)
-        if config.id != member or config.federation.path.resolve() != shared.path.resolve():
+        config = load_center_config(file, shared)
+        if config.id != member or config.federation.path.resolve() != shared.path:
             raise ConfigError(
                 f"{file}: found center {config.id!r} of {config.federation.path}, "
                 f"allowed: {member!r} of {shared.path}"

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from concurrent.futures import TimeoutError as StillRunning
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Final
 
@@ -61,7 +60,8 @@ def query(
             return _watched(connection, sql, progress, what)
         except duckdb.Error as error:
             named = ", ".join(map(str, files.values()))
-            raise DataError(f"{named}: {' '.join(str(error).split())}") from error
+            said, _, _ = " ".join(str(error).split()).partition(" Possible solutions:")
+            raise DataError(f"{named}: {said}") from error
 
 
 def _watched(
@@ -70,20 +70,20 @@ def _watched(
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(lambda: connection.sql(sql).to_arrow_table())
         try:
-            while True:
+            while not running.done():
                 percent = connection.query_progress()
                 progress(what, percent / 100 if percent >= 0 else None)
-                try:
-                    table = running.result(_POLL_S)
-                except StillRunning:
-                    continue
-                progress(what, 1.0)
-                return table
-        except KeyboardInterrupt:
-            connection.interrupt()
-            raise
+                wait([running], _POLL_S)
+            progress(what, 1.0)
+            return running.result()
+        finally:
+            # After Ctrl-C, say; in a loop, since the query may not have begun when it is told.
+            while not running.done():
+                connection.interrupt()
+                wait([running], _POLL_S)
 
 
 def _csv(path: Path) -> str:
     quoted = str(path).replace("'", "''")
-    return f"read_csv('{quoted}', all_varchar = true, header = true, delim = ',', quote = '\"')"
+    shape = "header = true, delim = ',', quote = '\"', escape = '\"'"
+    return f"read_csv('{quoted}', all_varchar = true, {shape})"
