@@ -12,6 +12,7 @@ from typing import Final
 from abps_node.addresses import WILDCARD_HOSTS, is_loopback, split_address
 from abps_node.config import CenterConfig
 from abps_node.errors import BindError, StoreError
+from abps_node.filesystem import shared_file_system
 from abps_node.preflight.finding import Finding, ok, problem, warning
 from abps_node.store.connection import connect_to_read, readable_errors
 from abps_node.store.opening import check_owner
@@ -64,6 +65,13 @@ def check_disk(config: CenterConfig) -> Iterator[Finding]:
         yield warning("disk", text, "free at least 1 GiB, or set another state_dir")
     else:
         yield ok("disk", text)
+    if (kind := shared_file_system(config.state_dir)) is not None:
+        yield warning(
+            "disk",
+            f"{place} is on {kind}, which other machines may use too: the state is kept without a "
+            "write-ahead log, and every write waits for the disk",
+            "a local disk is faster; nothing, if several machines have to reach it",
+        )
 
 
 def check_state(config: CenterConfig) -> Iterator[Finding]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from abps_node.errors import StoreError
+from abps_node.filesystem import shared_file_system
 
 BUSY_TIMEOUT_S = 5.0
 """How long a write waits for another copy of the center that is writing at this moment."""
@@ -16,6 +17,9 @@ CHECKPOINT_PAGES = 4000
 """Length of the log (pages of 4 KiB) at which SQLite checkpoints by itself, between rounds."""
 LOG_LIMIT_BYTES = 4 * 1024 * 1024
 """The log file is cut back to this length once its content is in the main file."""
+_READ_VERSION_AT = 19
+_READ_VERSION_LOG = 2
+"""At that byte of the file: it can only be read together with its write-ahead log."""
 
 
 @contextmanager
@@ -54,16 +58,22 @@ def damaged(found: str) -> str:
 
 
 def connect_to_write(path: Path) -> sqlite3.Connection:
-    """The daemon's one connection: WAL, explicit transactions, foreign keys."""
+    """The daemon's one connection: explicit transactions, foreign keys.
+
+    With a write-ahead log on a local disk; with a rollback journal, and always synchronous, on a
+    file system that other machines use too, where such a log does not work.
+    """
+    wanted = "wal" if shared_file_system(path.parent) is None else "truncate"
     connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, isolation_level=None)
     try:
         connection.row_factory = sqlite3.Row
-        mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
-        if mode != "wal":
+        mode = connection.execute(f"PRAGMA journal_mode = {wanted}").fetchone()[0]
+        if mode != wanted:
             raise StoreError(
-                f"{path}: the file system allows no write-ahead log (journal mode {mode}); "
+                f"{path}: the file system allows no journal of the mode {wanted} (found {mode}); "
                 "put the state directory on a local disk"
             )
+        connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
         connection.execute(f"PRAGMA journal_size_limit = {LOG_LIMIT_BYTES}")
@@ -73,15 +83,47 @@ def connect_to_write(path: Path) -> sqlite3.Connection:
     return connection
 
 
+def has_log(connection: sqlite3.Connection) -> bool:
+    """Whether this connection writes a write-ahead log."""
+    return bool(connection.execute("PRAGMA journal_mode").fetchone()[0] == "wal")
+
+
 def connect_to_read(path: Path) -> sqlite3.Connection:
     """A short-lived connection that cannot write, whether the daemon runs, died or ended.
 
-    Without a log beside it the file is complete and nobody writes it in place, so it is opened as
-    immutable: this leaves no files behind and works on a read-only disk.
+    A file that was written with a log, and has none beside it, is complete and nobody writes it in
+    place, so it is opened as immutable: this leaves no files behind and works on a read-only disk.
+    A rollback journal that a killed daemon left behind is played back first, as its next start
+    would do; SQLite makes sure that no daemon is still writing it.
     """
     log = path.with_name(path.name + "-wal")
-    mode = "mode=ro" if log.exists() else "mode=ro&immutable=1"
+    complete = _needs_log(path) and not log.exists()
+    connection = _open(path, "mode=ro&immutable=1" if complete else "mode=ro")
+    try:
+        connection.execute("SELECT count(*) FROM sqlite_master")
+    except sqlite3.OperationalError as error:
+        connection.close()
+        if error.sqlite_errorname != "SQLITE_READONLY_ROLLBACK":
+            raise
+        connection = _open(path, "mode=rw")
+        connection.execute("PRAGMA query_only = ON")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _open(path: Path, mode: str) -> sqlite3.Connection:
     uri = f"file:{quote(str(path.absolute()))}?{mode}"
     connection = sqlite3.connect(uri, uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None)
     connection.row_factory = sqlite3.Row
     return connection
+
+
+def _needs_log(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            head = file.read(_READ_VERSION_AT + 1)
+    except OSError:
+        return False  # SQLite will say what is wrong with it
+    return head[_READ_VERSION_AT:] == bytes([_READ_VERSION_LOG])

@@ -2,7 +2,8 @@
 
 Kill −9 at any instant leaves the round before or the round after, never something between. Session
 intents need to survive the process only (``synchronous = NORMAL``), a round also a power loss
-(``FULL``); their model file is on disk before (``abps_node.store.models``).
+(``FULL``); their model file is on disk before (``abps_node.store.models``). On a file system that
+several machines share there is no write-ahead log, and every write waits for the disk.
 
 Fencing. Each start of a center takes the next incarnation number. Every write checks, within its
 own transaction, that the number is still its own, else it raises ``Superseded`` and nothing has
@@ -25,7 +26,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from abps_node.errors import StoreError, Superseded
-from abps_node.store.connection import connect_to_write, readable_errors, store_error
+from abps_node.store.connection import connect_to_write, has_log, readable_errors, store_error
 from abps_node.store.opening import check_owner, create_if_empty
 from abps_node.store.outcomes import last_outcomes
 from abps_node.store.process import start_mark, this_host
@@ -84,6 +85,7 @@ class Store:
         self._db = connection
         self._clock = clock
         self._incarnation = 0
+        self._log = has_log(connection)
         self._synchronous = ""
         self._seen: dict[str, float] = {}
 
@@ -340,6 +342,8 @@ class Store:
             self._seen.clear()
 
     def _synchronize(self, mode: str) -> None:
+        if not self._log:
+            mode = "FULL"  # less than that can damage a file without a log
         if mode != self._synchronous:
             self._db.execute(f"PRAGMA synchronous = {mode}")
             self._synchronous = mode

@@ -17,6 +17,7 @@ from abps_node.store import Store
 from protocol.contract import Contract
 from tests.support.command_line import abps
 from tests.support.made_center import made_rows, make_center, write_rows
+from tests.support.mounts import pretend
 from tests.support.toml_files import KEY_B, center_tables, federation_tables, put
 
 
@@ -240,6 +241,13 @@ def test_wildcard_without_an_address_can_only_connect(tmp_path: Path) -> None:
 def test_host_that_is_not_of_this_machine(tmp_path: Path) -> None:
     path = make_center(tmp_path, center=center_tables() | {"bind": "tcp://192.0.2.1:0"})
     assert "tcp://192.0.2.1:0: cannot be bound: Cannot assign" in problems(path)["port"]
+
+
+def test_a_disk_that_machines_share(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend(monkeypatch, tmp_path, "nfs4")
+    (line,) = found(make_center(tmp_path), "disk", "warning")
+    assert "is on nfs4, which other machines may use too" in line.finding
+    assert found(make_center(tmp_path / "again"), "disk", "ok")
 
 
 @pytest.mark.parametrize(

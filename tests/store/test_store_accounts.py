@@ -14,6 +14,7 @@ from protocol.effects import Note, PeerChanged, PhaseChanged
 from tests.support.records import Chronicle, make_contract
 
 CONTRACT = make_contract()
+pytestmark = pytest.mark.usefixtures("journal")
 
 
 class Clock:

@@ -15,6 +15,7 @@ from protocol.messages import SessionId
 from tests.support.records import Chronicle, make_contract
 
 CONTRACT = make_contract()
+pytestmark = pytest.mark.usefixtures("journal")
 ROW = SessionRow(SessionId("here", 1, "near", 1, 1), "near", 1, "accepted", False, False)
 OTHER = SessionRow(SessionId("far", 1, "here", 1, 1), "far", 1, "accepted", False, False)
 

@@ -25,6 +25,7 @@ from protocol.effects import SessionRow
 from tests.support.records import Chronicle, make_contract
 
 CONTRACT = make_contract(rounds=1_000_000)
+pytestmark = pytest.mark.usefixtures("journal")
 FORK = multiprocessing.get_context("fork")
 KILLS = 10
 PEERS = ("a", "b", "c")

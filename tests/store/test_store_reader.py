@@ -28,6 +28,7 @@ def files(state_dir: Path) -> list[str]:
     return sorted(path.name for path in state_dir.iterdir())
 
 
+@pytest.mark.usefixtures("journal")
 def test_views_of_the_rounds(tmp_path: Path) -> None:
     chronicle = Chronicle()
     commits = [
@@ -81,6 +82,7 @@ def test_a_diverged_loss_is_kept_as_it_is(tmp_path: Path) -> None:
     assert entry.record.training_loss != entry.record.training_loss
 
 
+@pytest.mark.usefixtures("journal")
 def test_a_reader_in_the_middle_of_a_write_sees_the_state_before(tmp_path: Path) -> None:
     with Store.open(tmp_path, "here", CONTRACT) as store:
         store.begin_incarnation()
@@ -99,6 +101,7 @@ def test_looking_at_an_ended_center_leaves_no_files(tmp_path: Path) -> None:
     assert files(tmp_path) == [STATE_FILE]
 
 
+@pytest.mark.usefixtures("journal")
 def test_a_reader_cannot_write(tmp_path: Path) -> None:
     with Store.open(tmp_path, "here", CONTRACT) as store:
         store.begin_incarnation()

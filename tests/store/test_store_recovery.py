@@ -16,6 +16,7 @@ from protocol.record import RestCause
 from tests.support.records import Chronicle, make_contract, model_ref
 
 CONTRACT = make_contract()
+pytestmark = pytest.mark.usefixtures("journal")
 
 
 def reopened(state_dir: Path) -> Recovered:
