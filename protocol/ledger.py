@@ -111,13 +111,13 @@ class Ledger:
         return sorted(found, key=lambda session: session.id)
 
     def live_in(self, number: int) -> list[Session]:
-        """Of these all but the ones that came to nothing, in a fixed order."""
+        """Of these all but the ones that came to nothing, in the order they were taken up."""
         live = self._live.get(number)
         if not live:
             return []
         for session_id in [s.id for s in live.values() if s.state in VOID]:
             del live[session_id]
-        return sorted(live.values(), key=lambda session: session.id)
+        return list(live.values())
 
     def slots_used(self, number: int) -> int:
         """|P| so far: exchanges under way or delivered."""

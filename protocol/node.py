@@ -226,7 +226,8 @@ class Node:
     def _from_friend(self, peer: Peer, message: Message, frame_bytes: int) -> None:
         center = self.center
         if isinstance(message, SessionMessage):
-            if {message.session.proposer, message.session.acceptor} != {center.id, peer.id}:
+            pair = (message.session.proposer, message.session.acceptor)
+            if pair not in ((center.id, peer.id), (peer.id, center.id)):
                 text = f"{peer.id} speaks about session {message.session}, which is not with it"
                 center.note("misbehavior", text, peer.id, "warning", reason="foreign-session")
                 return
