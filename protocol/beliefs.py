@@ -8,6 +8,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 
 @dataclass(frozen=True)
 class Belief:
@@ -32,3 +35,11 @@ class Belief:
 def ucb(belief: Belief, t: int, gamma: float) -> float:
     """μ̂ + γ·sqrt(2·ln t / (n + 1)), paper section 4.3; at t = 1 the bonus is 0."""
     return belief.mean + gamma * math.sqrt(2.0 * math.log(t) / (belief.n + 1))
+
+
+def ucbs(
+    means: NDArray[np.float64], counts: NDArray[np.int64], t: int, gamma: float
+) -> NDArray[np.float64]:
+    """``ucb`` of many beliefs at once, to the last bit the same; shape ``(n,)``."""
+    bounds: NDArray[np.float64] = means + gamma * np.sqrt(2.0 * math.log(t) / (counts + 1))
+    return bounds

@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from protocol.beliefs import Belief, ucb
+from protocol.beliefs import Belief, ucb, ucbs
 from protocol.contract import Policy
 
 Bounds = NDArray[np.float64]
@@ -100,11 +100,6 @@ def changes_order(bounds: Bounds, level: Bounds, chance: Chance, policy: Policy)
     return set(asked.tolist()) != set(indifferent.tolist())
 
 
-def level_ucb(belief: Belief, prior: Belief, t: int, gamma: float) -> float:
-    """The bound this peer would have if its posterior mean were the prior's."""
-    return ucb(replace(belief, alpha=prior.alpha, beta=prior.beta), t, gamma)
-
-
 def rank(
     candidates: Iterable[str],
     beliefs: Mapping[str, Belief],
@@ -124,14 +119,15 @@ def rank(
     chance = Chance.draw(len(names), epsilon, rng)
     held = {name: beliefs.get(name, prior) for name in names}
     bounds = {name: ucb(belief, t, policy.gamma) for name, belief in held.items()}
-    level = [level_ucb(belief, prior, t, policy.gamma) for belief in held.values()]
     values = np.array(list(bounds.values()), dtype=np.float64)
+    counts = np.array([belief.n for belief in held.values()], dtype=np.int64)
+    level = ucbs(np.full(len(names), prior.mean), counts, t, policy.gamma)
     return Ranking(
         order=tuple(names[place] for place in order(values, chance, policy.tau_acc)),
         ucb=bounds,
         exploratory=chance.exploratory,
         epsilon=epsilon,
-        belief_changed_order=changes_order(values, np.array(level), chance, policy),
+        belief_changed_order=changes_order(values, level, chance, policy),
         admissible=tuple(name for name in names if bounds[name] >= policy.tau_acc),
     )
 

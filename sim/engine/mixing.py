@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -15,12 +16,14 @@ from sim.engine.stack import Floats
 
 def shares(mix: Mix, coalition: Collection[int]) -> Floats:
     """Weights of [own, *partners] in the mean over a coalition, summing to 1; 0 outside of it."""
-    own = own_weight({str(place): weight for place, weight in enumerate(mix.weights)})
-    inside = [
-        weight if partner in coalition else 0.0
-        for partner, weight in zip(mix.partners, mix.weights, strict=True)
-    ]
-    return np.array([own, *inside]) / math.fsum([own, *inside])
+    return _shares(mix.weights, tuple(partner in coalition for partner in mix.partners))
+
+
+@lru_cache(maxsize=4096)
+def _shares(weights: tuple[float, ...], inside: tuple[bool, ...]) -> Floats:
+    own = own_weight({str(place): weight for place, weight in enumerate(weights)})
+    chosen = [weight if member else 0.0 for weight, member in zip(weights, inside, strict=True)]
+    return np.array([own, *chosen]) / math.fsum([own, *chosen])
 
 
 def coalitions(

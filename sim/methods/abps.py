@@ -34,7 +34,8 @@ from sim.methods.base import (
     travelled,
     trunk_bytes,
 )
-from sim.methods.matching import Beliefs, Field, Matching, Rules, match
+from sim.methods.beliefs import Beliefs
+from sim.methods.matching import Field, Matching, Rules, match
 
 
 @dataclass
@@ -81,7 +82,7 @@ class Abps(Method[Peers]):
             seed,
             active,
             rules=Rules(engine.contract.policy, field, seeds, self.believes),
-            beliefs=[{} for _ in engine.centers],
+            beliefs=[Beliefs() for _ in engine.centers],
             previous=torch.zeros(len(engine.centers), size),
             merges=np.zeros(len(engine.centers), dtype=np.int64),
         )
@@ -219,4 +220,4 @@ def _credit(
 
 
 def _update(held: Beliefs, peer: int, phi_bar: float, prior: Belief) -> None:
-    held[peer] = held.get(peer, prior).updated(phi_bar)
+    held.put(peer, held.about(peer, prior).updated(phi_bar))

@@ -7,7 +7,7 @@ Paper sections 4.1 and 4.3. Every decision is the daemon's own function: goal sc
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,13 +15,14 @@ from numpy.typing import NDArray
 
 from protocol import goal as goal_filter
 from protocol import ranking
-from protocol.beliefs import Belief, ucb
+from protocol.beliefs import Belief, ucb, ucbs
 from protocol.contract import Policy
 from protocol.randomness import derive_rng
 from protocol.record import RestCause
 from protocol.rest import RestFacts, cause_of
 from sim.engine import Engine
 from sim.engine.stack import Index
+from sim.methods.beliefs import Beliefs
 
 _FIRST = 32
 """Candidates that are put in order at first; seldom does a center get further down its list."""
@@ -75,10 +76,6 @@ class Field:
             return True
         at = int(np.searchsorted(chosen, peer))
         return at < chosen.size and int(chosen[at]) == peer
-
-
-Beliefs = dict[int, Belief]
-"""About peers, by place in the order of ids; who is not in it stands at the prior."""
 
 
 @dataclass
@@ -185,20 +182,20 @@ def _propose(
 
 
 def _bounds(
-    rules: Rules, held: Mapping[int, Belief], peers: Index, t: int
+    rules: Rules, held: Beliefs, peers: Index, t: int
 ) -> tuple[ranking.Bounds, ranking.Bounds]:
     """UCB of all peers, and what it would be at the prior's mean; unknown peers share one value."""
     gamma, prior = rules.policy.gamma, rules.prior
     bounds = np.full(peers.size, ucb(prior, t, gamma))
     level = bounds.copy()
-    if held:
-        known = np.array(sorted(held), dtype=np.int64)
+    known = held.peers
+    if known.size:
         at = np.searchsorted(peers, known)
         inside = at < peers.size
         inside[inside] = peers[at[inside]] == known[inside]
-        for place, peer in zip(at[inside].tolist(), known[inside].tolist(), strict=True):
-            bounds[place] = ucb(held[peer], t, gamma)
-            level[place] = ranking.level_ucb(held[peer], prior, t, gamma)
+        counts = held.counts[inside]
+        bounds[at[inside]] = ucbs(held.means[inside], counts, t, gamma)
+        level[at[inside]] = ucbs(np.full(counts.size, prior.mean), counts, t, gamma)
     return bounds, level
 
 
@@ -222,7 +219,7 @@ def _objection(
     """What the acceptor has against the proposer, slots aside: «filter», «belief» or nothing."""
     if not rules.field.admits(acceptor, proposer):
         return "filter"
-    held = beliefs[acceptor].get(proposer, rules.prior)
+    held = beliefs[acceptor].about(proposer, rules.prior)
     if rules.believes and not ranking.acceptable(held, t, rules.policy):
         return "belief"
     return None

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import random
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.beliefs import Belief, ucb
+from protocol.beliefs import Belief, ucb, ucbs
 from tests.support.strategies import beliefs, probabilities
 
 
@@ -95,3 +96,12 @@ def test_theorem_1_is_not_vacuous() -> None:
         belief = belief.updated(mu)
     hoeffding = math.sqrt(math.log(2 / delta) / (2 * k))
     assert hoeffding < abs(belief.mean - mu) <= hoeffding + 100 / (100 + k)
+
+
+@given(st.lists(beliefs(), max_size=20), st.integers(1, 10_000), st.floats(0, 3))
+def test_many_bounds_at_once_are_the_same_to_the_last_bit(
+    held: list[Belief], t: int, gamma: float
+) -> None:
+    means = np.array([belief.mean for belief in held], dtype=np.float64)
+    counts = np.array([belief.n for belief in held], dtype=np.int64)
+    assert ucbs(means, counts, t, gamma).tolist() == [ucb(belief, t, gamma) for belief in held]

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from protocol import trunk as wire
+from protocol.beliefs import Belief
 from protocol.contract import Contract
 from protocol.randomness import derive_seed
 from sim.bandwidth import bandwidth_ratio, bandwidth_ratio_vs_50
@@ -243,7 +244,7 @@ def test_partners_are_mutual_few_and_paid_for(kappa: int) -> None:
     state = method.init(engine, 1)
     seen: list[set[int]] = [set() for _ in SIZES]
     for t in range(1, 5):
-        known = [dict(held) for held in state.beliefs]
+        known = [dict(held.items()) for held in state.beliefs]
         stats = method.round(engine, state, t)
         met = [
             {p for p, b in held.items() if b.n > (before[p].n if p in before else 0)}
@@ -262,7 +263,7 @@ def test_partners_are_mutual_few_and_paid_for(kappa: int) -> None:
             assert fresh >= 0.5 * sum(map(len, met))
         seen = [before | peers for before, peers in zip(seen, met, strict=True)]
     for held in state.beliefs:
-        for belief in held.values():
+        for _, belief in held.items():
             assert belief.alpha + belief.beta == pytest.approx(2 + belief.n)
 
 
@@ -319,7 +320,8 @@ def test_a_trunk_with_an_absurd_norm_is_not_merged_and_costs_belief() -> None:
     assert stats.credits.refused == 2 * stats.partners[bad]  # either finds the other's absurd
     for held in state.beliefs[:place] + state.beliefs[place + 1 :]:
         if place in held:
-            assert (held[place].alpha, held[place].beta) == (1.0, 2.0)
+            found = held.about(place, Belief())
+            assert (found.alpha, found.beta, found.n) == (1.0, 2.0, 1)
     assert float(state.stack.weights[np.arange(10) != bad].abs().max()) < 10
 
 
@@ -327,7 +329,7 @@ def test_the_control_meets_as_many_and_believes_nothing() -> None:
     changes = {"keep_fraction": 0.5, "goal": "homogeneity", "kappa": 2}
     engine = engine_of(federation_for("abps", changes))
     state, stats = run(RandomMatching(), engine, 30)
-    assert state.beliefs == [{} for _ in SIZES]
+    assert all(len(held) == 0 for held in state.beliefs)
     assert all(s.credits == replace(s.credits, earned=0, changed=0) for s in stats)
     field = state.rules.field
     _, theirs = run(Abps(), engine, 30)
