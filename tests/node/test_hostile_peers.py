@@ -1,0 +1,370 @@
+"""A running center under attack: refused, logged, counted, and its rounds go on.
+
+Two centers run as processes while every test attacks the first of them, each as another member of
+the roster, or as a stranger. What is refused stands in its events table and in its log.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import pytest
+import zmq
+
+from abps_node.config import CenterConfig
+from abps_node.exits import ExitCode
+from abps_node.identity import load_own_keys
+from abps_node.keys import KeyPair, generate
+from abps_node.store.views import EventView
+from abps_node.transport import Undeliverable
+from launch.layout import FederationLayout
+from protocol import codec
+from protocol.beliefs import Belief
+from protocol.messages import Hello, Ping, Refuse, RefuseReason, SessionId
+from protocol.trunk import pack
+from tests.support.center_processes import CenterProcess, CenterProcesses
+from tests.support.player import LONGEST_FRAME, Player
+from tests.support.residents import eventually
+from tests.support.wards import ward_contract, ward_federation
+
+NULL_GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x01" + b"NULL".ljust(20, b"\0") + bytes(32)
+"""ZMTP 3.1: signature, version, mechanism, not as server, filler."""
+ATTACKERS = [f"crow-{number:02d}" for number in range(16)]
+BAD_TRUNKS = 2
+"""Refused trunks that each test waits for."""
+
+
+class Scene:
+    """The attacked center, its honest companion, and members that nobody else plays."""
+
+    def __init__(self, layout: FederationLayout, processes: CenterProcesses) -> None:
+        centers = {center.id: center for center in layout.centers}
+        self.target, self.companion = processes.start_all([centers["amber"], centers["birch"]])
+        self._attackers = [centers[name] for name in ATTACKERS]
+        for process in (self.target, self.companion):
+            process.wait_for_round(2)
+
+    @property
+    def target_key(self) -> str:
+        return self.target.center.member.public_key
+
+    @property
+    def endpoint(self) -> str:
+        endpoint = self.target.reader.status().endpoint
+        assert endpoint is not None
+        return endpoint
+
+    def next_attacker(self) -> CenterConfig:
+        return self._attackers.pop()
+
+    def refusals(self, reason: str, peer: str, kind: str = "misbehavior") -> list[EventView]:
+        events = self.target.reader.events(kind=kind)
+        found = [event for event in events if event.data.get("reason") == reason]
+        return [event for event in found if event.peer == peer]
+
+    async def refuses(self, reason: str, peer: str, kind: str = "misbehavior") -> EventView:
+        """Wait for the refusal in the events; it must stand in the log, and rounds must go on."""
+        await eventually(lambda: self.refusals(reason, peer, kind))
+        (event,) = self.refusals(reason, peer, kind)
+        lines = [line for line in self.log() if line["event"] == kind]
+        assert event.text in [line["text"] for line in lines if line.get("reason") == reason]
+        await self.goes_on()
+        return event
+
+    def log(self) -> list[dict[str, Any]]:
+        text = (self.target.center.state_dir / "log.jsonl").read_text(encoding="utf-8")
+        return [json.loads(line) for line in text.splitlines()]
+
+    async def goes_on(self) -> None:
+        """From now on it commits two rounds, at least one of them with its companion."""
+        before = self.target.last_round()
+
+        def gone_on() -> bool:
+            later = [entry.record for entry in self.target.reader.rounds(since=before)]
+            partners = {partner.peer for record in later for partner in record.partners}
+            return len(later) >= 2 and self.companion.center.id in partners
+
+        await eventually(gone_on)
+        assert self.target.exit_code is None
+
+
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    pacing = {"negotiation_s": 0.9, "linger_s": 5.0}
+    contract = ward_contract({"rounds": 100_000, "wire_dtype": "float32"}, pacing)
+    directory = tmp_path_factory.mktemp("hostile") / "federation"
+    layout = ward_federation(directory, ["amber", "birch", *ATTACKERS], contract)
+    processes = CenterProcesses()
+    try:
+        scene = Scene(layout, processes)
+        yield scene
+        for process in (scene.target, scene.companion):
+            process.send(15)  # type: ignore[arg-type]
+        for process in (scene.target, scene.companion):
+            assert process.wait_for_end() == ExitCode.STOPPED, process.said()[-2000:]
+    finally:
+        processes.close()
+
+
+Play = Callable[[], Awaitable[Player]]
+
+
+@pytest.fixture
+async def play(scene: Scene) -> AsyncIterator[Play]:
+    """Play one more member; it is connected, and has said nothing yet."""
+    players: list[Player] = []
+
+    async def begin() -> Player:
+        player = Player(scene.next_attacker(), scene.target.center)
+        players.append(player)
+        await player.connect(scene.endpoint)
+        return player
+
+    yield begin
+    for player in players:
+        await player.close()
+
+
+async def introduced(player: Player) -> None:
+    """Say hello as a good member does, and be welcomed."""
+    player.say(player.hello())
+    await eventually(lambda: player.of(Hello))
+
+
+Raw = Callable[[KeyPair], "zmq.Socket[bytes]"]
+
+
+@pytest.fixture
+def raw(scene: Scene) -> Iterator[Raw]:
+    """A bare ZeroMQ client of the target, with these keys."""
+    context: zmq.Context[Any] = zmq.Context()
+    clients: list[zmq.Socket[bytes]] = []
+
+    def connect(keys: KeyPair) -> zmq.Socket[bytes]:
+        client = context.socket(zmq.DEALER)
+        clients.append(client)
+        client.linger = 0
+        client.curve_publickey = keys.public.encode()
+        client.curve_secretkey = keys.secret.encode()
+        client.curve_serverkey = scene.target_key.encode()
+        client.connect(scene.endpoint)
+        return client
+
+    yield connect
+    for client in clients:
+        client.close()
+    context.term()
+
+
+# Before a word is said ----------------------------------------------------------------------------
+
+
+async def test_a_strangers_key(scene: Scene, raw: Raw) -> None:
+    keys = generate()
+    raw(keys).send(b"let me in")
+    event = await scene.refuses("unknown-key", peer="")
+    assert keys.public in event.text
+    assert event.level == "warning"
+
+
+async def test_a_client_without_encryption(scene: Scene) -> None:
+    """By hand, since a libzmq client may hang up before it has said what it wants."""
+    host, _, port = scene.endpoint.removeprefix("tcp://").rpartition(":")
+    with socket.create_connection((host, int(port))) as client:
+        client.sendall(NULL_GREETING)
+        event = await scene.refuses("bad-handshake", peer="")
+        assert "MECHANISM_MISMATCH" in event.text
+        while client.recv(4096):
+            pass  # its own greeting, then the end of the connection
+
+
+# Frames of a member that are no message -----------------------------------------------------------
+
+
+async def test_a_message_of_several_frames(scene: Scene, raw: Raw) -> None:
+    member = scene.next_attacker()
+    raw(load_own_keys(member)).send_multipart([b"one", b"two"])
+    await scene.refuses("multipart", peer=member.id)
+
+
+async def test_a_flood_of_frames_in_one_message(scene: Scene, raw: Raw) -> None:
+    """100 MB, of which the target may keep what its queue could honestly hold."""
+    client = raw(load_own_keys(scene.next_attacker()))
+    before = peak_memory(scene.target)
+    part = bytes(50_000)
+    for _ in range(2_000):
+        client.send(part, zmq.SNDMORE)
+    client.send(part)
+    event = await scene.refuses("flood", peer="")
+    assert "without one whole message" in event.text
+    assert peak_memory(scene.target) - before < 60e6
+
+
+def peak_memory(process: CenterProcess) -> float:
+    """Bytes that the process has ever had in memory at once."""
+    with open(f"/proc/{process.pid}/status", encoding="ascii") as status:  # noqa: PTH123
+        return next(1024.0 * int(line.split()[1]) for line in status if line.startswith("VmHWM"))
+
+
+async def test_an_oversized_frame(scene: Scene, play: Play) -> None:
+    player = await play()
+    await introduced(player)
+    player.send(bytes(LONGEST_FRAME))
+    event = await scene.refuses("connection-lost", peer=player.id, kind="connection")
+    assert "longer than allowed" in event.text
+
+
+@pytest.mark.parametrize(
+    ("reason", "frame"),
+    [
+        ("bad-magic", b"GET / HTTP/1.1\r\n\r\n"),
+        ("truncated", codec.encode(Ping(1))[:-1]),
+        ("trailing-bytes", codec.encode(Ping(1)) + b"x"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+async def test_a_malformed_frame(scene: Scene, play: Play, reason: str, frame: bytes) -> None:
+    player = await play()
+    await introduced(player)
+    player.send(frame)
+    await scene.refuses(reason, peer=player.id)
+    await eventually(lambda: refused_frames(scene, player) == (1, len(frame)))
+
+
+async def test_a_trunk_longer_than_any(scene: Scene, play: Play) -> None:
+    player = await play()
+    await introduced(player)
+    session = SessionId(player.id, 1, "amber", player.their_incarnation, 1)
+    too_long = bytes(player.layout.payload_bytes("float32") + 4)
+    player.say(player.weights(session, payload=too_long))
+    await scene.refuses("payload-too-long", peer=player.id)
+    await eventually(lambda: refused_frames(scene, player)[0] == 1)
+
+
+def refused_frames(scene: Scene, player: Player) -> tuple[int, int]:
+    """Messages and bytes from the player that the byte accounts have as refused."""
+    for row in scene.target.reader.traffic():
+        if (row.peer, row.direction, row.kind) == (player.id, "in", "refused"):
+            return row.messages, row.frame_bytes
+    return 0, 0
+
+
+async def test_a_future_protocol_version(scene: Scene, play: Play) -> None:
+    player = await play()
+    frame = bytearray(codec.encode(player.hello()))
+    frame[4] = 2
+    player.send(bytes(frame))
+    await scene.refuses("protocol-version", peer=player.id)
+    await eventually(lambda: player.of(Refuse))
+    assert player.of(Refuse)[0].reason is RefuseReason.PROTOCOL_VERSION
+    assert status(scene, player) == "refused"
+
+
+# Messages of a member that are a lie --------------------------------------------------------------
+
+
+async def test_a_foreign_id(scene: Scene, play: Play) -> None:
+    player = await play()
+    player.say(player.hello(center="birch"))
+    await eventually(lambda: player.of(Refuse))
+    assert player.of(Refuse)[0].reason is RefuseReason.FOREIGN_ID
+    text = f"the key of {player.id} introduced itself as birch"
+    assert player.of(Refuse)[0].detail == text
+
+    def refused() -> list[EventView]:
+        events = scene.target.reader.events(kind="peer-refused")
+        return [event for event in events if event.peer == player.id]
+
+    await eventually(refused)
+    (event,) = refused()
+    assert event.level == "error"
+    assert text in event.text
+    assert event.text in [line["text"] for line in scene.log() if line["event"] == "peer-refused"]
+    assert status(scene, player) == "refused"
+    await scene.goes_on()
+
+
+def status(scene: Scene, player: Player) -> str:
+    """How the target sees the player."""
+    return next(peer.status for peer in scene.target.reader.peers() if peer.peer == player.id)
+
+
+async def test_more_messages_than_the_contract_allows(scene: Scene, play: Play) -> None:
+    player = await play()
+    await introduced(player)
+
+    def flood() -> list[EventView]:
+        with suppress(Undeliverable):  # the queue is full; more comes at the next look
+            for _ in range(100):
+                player.say(Ping(1))
+        return scene.target.reader.events(kind="rate-limited")
+
+    await eventually(flood)
+    event = flood()[0]
+    assert event.peer == player.id
+    assert "more than 200 messages a second" in event.text
+    await scene.goes_on()
+
+
+# Trunks -------------------------------------------------------------------------------------------
+
+
+def not_a_number(player: Player) -> bytes:
+    trunk = np.zeros(player.layout.size, dtype=np.float32)
+    trunk[3] = np.nan
+    return pack(trunk, "float32")
+
+
+def too_short(player: Player) -> bytes:
+    return bytes(player.layout.payload_bytes("float32") - 4)
+
+
+def absurd(player: Player) -> bytes:
+    return pack(np.full(player.layout.size, 1e6, dtype=np.float32), "float32")
+
+
+@pytest.mark.parametrize(
+    ("reason", "payload"),
+    [("trunk-not-finite", not_a_number), ("trunk-length", too_short), ("trunk-norm", absurd)],
+    ids=["not-finite", "too-short", "absurd-norm"],
+)
+async def test_a_bad_trunk(
+    scene: Scene, play: Play, reason: str, payload: Callable[[Player], bytes]
+) -> None:
+    player = await play()
+    await is_punished(scene, player, reason, payload=payload(player))
+
+
+async def test_a_trunk_of_another_shape(scene: Scene, play: Play) -> None:
+    await is_punished(scene, await play(), "trunk-layout", layout="0" * 64)
+
+
+async def is_punished(scene: Scene, player: Player, reason: str, **trunk: Any) -> None:
+    """Each trunk of the player is a credit of 0 in a committed round: β + 1, and no more."""
+    player.be_partner(**trunk)
+    await introduced(player)
+    reader = scene.target.reader
+
+    def credits() -> list[tuple[float | None, float]]:
+        return [(c.phi, c.phi_bar) for c in reader.credits() if c.peer == player.id]
+
+    await eventually(lambda: len(credits()) >= BAD_TRUNKS)
+    await player.close()
+    await scene.goes_on()
+    earned = credits()
+    assert set(earned) == {(None, 0.0)}
+    assert reader.beliefs()[player.id] == Belief(1.0, 1.0 + len(earned), len(earned))
+    assert len(scene.refusals(reason, player.id, "trunk-refused")) >= len(earned)
+    failed = [
+        partner
+        for entry in reader.rounds()
+        for partner in entry.record.failed
+        if partner.peer == player.id and partner.refused is not None
+    ]
+    assert len(failed) == len(earned)
+    assert all(str(partner.refused).startswith(reason) for partner in failed)
