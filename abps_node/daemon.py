@@ -8,6 +8,7 @@ and commits return before anything after them is sent.
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -18,6 +19,7 @@ from typing import Any, Final
 
 import torch
 
+from abps_node.addresses import with_real_port
 from abps_node.config import CenterConfig
 from abps_node.data import CenterData, load_center
 from abps_node.discovery import Discovery, make_discovery
@@ -79,6 +81,9 @@ def run_center(config: CenterConfig) -> int:
         if recovered.model is not None:
             learner.load_state_tensors(models.read_model(config.state_dir, recovered.model))
         daemon = Daemon(config, data, learner, store, incarnation, recovered)
+        # A full collection walks through all that torch has loaded, 0.1 s and more in which nobody
+        # is answered. What is there now stays to the end, so it need not be looked at again.
+        gc.freeze()
         return asyncio.run(daemon.run())
 
 
@@ -171,7 +176,8 @@ class Daemon:
                 await asyncio.sleep(0.25)
 
     async def _announce(self, discovery: Discovery, endpoint: str) -> None:
-        address = self._config.advertise or self._config.member.address or endpoint
+        told = self._config.advertise or self._config.member.address or endpoint
+        address = with_real_port(told, endpoint)
         self._store.set_runtime(endpoint, os.getpid())
         await discovery.announce(address, self._identity.incarnation)
         fields = {
