@@ -26,6 +26,12 @@ def is_concrete(address: str) -> bool:
     return host not in WILDCARD_HOSTS and port != 0
 
 
+def with_real_port(address: str, endpoint: str) -> str:
+    """The address itself; its port 0 stands for the port that ``endpoint`` has got."""
+    host, port = split_address(address)
+    return address if port else f"tcp://{host}:{split_address(endpoint)[1]}"
+
+
 def is_loopback(host: str) -> bool:
     """Whether only this machine can connect to the host."""
     try:

@@ -74,6 +74,7 @@ class CenterConfig:
     secret_key: Path
     bind: str
     advertise: str | None
+    """Port 0 stands for the port that is bound in the end."""
     goal: Goal
     """The own goal where one is given, else the contract's."""
     seed: int

@@ -11,14 +11,11 @@ from typing import Annotated
 
 import typer
 
+from launch import slurm_cli
+
 app = typer.Typer(help="Start and follow all centers of a federation.", no_args_is_help=True)
 
 _WIDTH_WITHOUT_TERMINAL = 120
-
-
-@app.callback()
-def _group() -> None:
-    """Keep ``local`` a command of its own, although it is the only one so far."""
 
 
 @app.command()
@@ -80,6 +77,35 @@ def local(
     )
     out.print(line, soft_wrap=True, markup=False, highlight=False)
     raise typer.Exit(code)
+
+
+@app.command()
+def results(
+    directory: Annotated[Path, typer.Argument(metavar="FEDERATION_DIR")],
+    as_json: Annotated[bool, typer.Option("--json", help="as JSON")] = False,
+) -> None:
+    """Sum up what has run, as ``local`` does at its end.
+
+    Ends with 0 if all centers finished, else with 1.
+    """
+    from rich.console import Console
+
+    from launch import summary
+    from launch.layout import read_layout
+
+    layout = read_layout(directory)
+    rows = summary.summarize(layout)
+    if as_json:
+        print(json.dumps(summary.as_json(layout, rows), indent=2, ensure_ascii=False))
+    else:
+        out = Console()
+        if not out.is_terminal:
+            out.width = _WIDTH_WITHOUT_TERMINAL
+        out.print(summary.as_text(rows))
+    raise typer.Exit(0 if all(row.finished for row in rows) else 1)
+
+
+slurm_cli.register(app)
 
 
 def _abps() -> str:

@@ -40,6 +40,7 @@ def launch_local(
     command: Command | None = None,
     restarts: RestartPolicy | None = None,
     grace_s: float | None = None,
+    unattended: bool = False,
 ) -> int:
     """Start the centers of ``layout``, follow them until all have ended.
 
@@ -51,13 +52,17 @@ def launch_local(
     is left, and at once if they come again. What was broken off goes on at the next launch; where
     all have finished nothing is started.
 
+    ``unattended``: a batch system calls. Copies of these centers that still run are superseded
+    instead of refused, and signals that come again are those that came before.
+
     Returns 0 if every center finished, else 1. Raises ``TemplateError``, and ``LaunchError`` if a
     center of the directory is running already.
     """
     progress = progress_on(console or Console(stderr=True), _title(layout))
     before = {center.id: _status(center) for center in layout.centers}
     known = [status for status in before.values() if status is not None]
-    _refuse_running(known)
+    if not unattended:
+        _refuse_running(known)
     if all(_is_done(center, before[center.id]) for center in layout.centers):
         progress.say(f"All {len(before)} centers have finished; nothing to start.")
         return 0
@@ -68,7 +73,7 @@ def launch_local(
     launch = _Launch(layout, progress)
     start = fork_daemon if command is None else _starting(command)
     policy = restarts or RestartPolicy()
-    supervisor = Supervisor(layout.centers, start, launch, policy, grace_s)
+    supervisor = Supervisor(layout.centers, start, launch, policy, grace_s, hurry=not unattended)
     return launch.run(supervisor)
 
 

@@ -86,6 +86,8 @@ class Supervisor:
     policy: RestartPolicy = field(default_factory=RestartPolicy)
     grace_s: float | None = None
     """After SIGTERM; None: a time that grows with the number of centers."""
+    hurry: bool = True
+    """Whether a second signal ends the grace: yes from a person, no from Slurm, which repeats."""
 
     def __post_init__(self) -> None:
         self.wards = [Ward(center, Crashes(self.policy)) for center in self.centers]
@@ -201,7 +203,9 @@ class Supervisor:
         if grace_s is None:
             grace_s = STOP_GRACE_S + STOP_GRACE_PER_CENTER_S * len(self.wards)
         deadline = time.monotonic() + grace_s
-        while self._running() and self._signals < 2 and (left := deadline - time.monotonic()) > 0:
+        while self._running() and (left := deadline - time.monotonic()) > 0:
+            if self.hurry and self._signals > 1:
+                break
             self._turn(min(left, self.listener.period_s))
         self.killed = [ward.center.id for ward in self._running()]
         self._signal_all(signal.SIGKILL)
