@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import secrets
 import stat
 from pathlib import Path
 from typing import Final, Literal
@@ -46,9 +47,11 @@ def write_card(folder: Path, card: AddressCard) -> None:
     """Write or replace a card; readers see the old one or the new one. Raises ``OSError``."""
     # Not its parents: where a network folder is not mounted, none should appear in its place.
     folder.mkdir(exist_ok=True)
-    partial = folder / f".{card.id}.{os.getpid()}.partial"
+    # Others may write to the folder: behind a name that they foresee could be a link to a file of
+    # ours, or a pipe. So the name is made up, and the file must be new.
+    partial = folder / f".{card.id}.{secrets.token_hex(8)}.partial"
     try:
-        with partial.open("w", encoding="utf-8") as file:
+        with partial.open("x", encoding="utf-8") as file:
             file.write(card.model_dump_json(indent=2) + "\n")
             file.flush()
             os.fsync(file.fileno())

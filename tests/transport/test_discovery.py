@@ -148,6 +148,23 @@ def test_links_pipes_and_folders_are_no_cards(tmp_path: Path) -> None:
     assert discovery(tmp_path, "a").readable()[1].address is None
 
 
+async def test_a_planted_link_leads_no_card_astray(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    precious = tmp_path / "precious"
+    precious.write_text("mine")
+    folder = tmp_path / "cards"
+    folder.mkdir()
+    (folder / f".a.{os.getpid()}.partial").symlink_to(precious)
+    await discovery(folder, "a").announce("tcp://127.0.0.1:7001", 1)
+    assert json.loads((folder / "a.json").read_text())["id"] == "a"
+    monkeypatch.setattr("secrets.token_hex", lambda size: "guessed")
+    (folder / ".b.guessed.partial").symlink_to(precious)
+    with pytest.raises(TransportError, match="cannot be announced"):
+        await discovery(folder, "b").announce("tcp://127.0.0.1:7002", 1)
+    assert precious.read_text() == "mine"
+
+
 def test_one_look_tells_of_everybody_else(tmp_path: Path) -> None:
     (tmp_path / "b.json").write_text(card("b"))
     found = discovery(tmp_path, "a").readable()
