@@ -31,6 +31,7 @@ from sim.methods.base import (
     State,
     begin,
     mean_loss,
+    norms,
     travelled,
     trunk_bytes,
 )
@@ -122,14 +123,14 @@ class Abps(Method[Peers]):
         policy, field = engine.contract.policy, state.rules.field
         own = state.stack.weights[:, : engine.model.trunk.size]
         sent = travelled(own, engine)
-        norms = _norms(own), _norms(sent)
+        mine, theirs = norms(own), norms(sent)
         mixes, plans, refused = [], [], []
         for place in np.flatnonzero(state.active[field.rows]).tolist():
             row = int(field.rows[place])
             good = []
             for peer in sorted(made.partners[place]):
-                found = float(norms[1][field.rows[peer]])
-                if norm_is_plausible(found, float(norms[0][row]), policy.max_norm_ratio):
+                norm = float(theirs[field.rows[peer]])
+                if norm_is_plausible(norm, float(mine[row]), policy.max_norm_ratio):
                     good.append(peer)
                 else:
                     refused.append((place, peer))
@@ -162,12 +163,6 @@ class RandomMatching(Abps):
 
     def __init__(self) -> None:
         super().__init__(believes=False)
-
-
-def _norms(trunks: torch.Tensor) -> np.ndarray:
-    """Euclidean norms, NaN for what is not finite."""
-    norms = torch.linalg.vector_norm(trunks, dim=1, dtype=torch.float64)
-    return torch.where(norms.isfinite(), norms, torch.nan).numpy()
 
 
 def _mix(

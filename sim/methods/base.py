@@ -6,7 +6,7 @@ A method sees the centers through an engine alone. All arrays stand in the engin
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -114,8 +114,27 @@ def trunk_bytes(engine: Engine, parameters: int | None = None) -> int:
 def weighted_mean(rows: torch.Tensor, shares: Floats) -> torch.Tensor:
     """Σ shares·rows over ``(C, n)``, summed in double precision, as float32 ``(n,)``."""
     total = torch.zeros(rows.shape[1], dtype=torch.float64)
-    weights = torch.from_numpy(shares)
-    for first in range(0, rows.shape[0], 64):
-        part = slice(first, first + 64)
-        total += weights[part] @ rows[part].to(torch.float64)
+    for part, wide in in_double(rows):
+        total.addmv_(wide.T, torch.from_numpy(shares[part]))
     return total.to(torch.float32)
+
+
+def norms(rows: torch.Tensor) -> Floats:
+    """Euclidean norms in double precision, NaN for what is not finite; ``(C,)``."""
+    found = torch.empty(rows.shape[0], dtype=torch.float64)
+    for part, wide in in_double(rows):
+        torch.linalg.vector_norm(wide, dim=1, out=found[part])
+    values: Floats = torch.where(found.isfinite(), found, torch.nan).numpy()
+    return values
+
+
+def in_double(rows: torch.Tensor) -> Iterator[tuple[slice, torch.Tensor]]:
+    """Blocks of ``rows`` ``(C, n)`` in double precision, one after the other in the same memory.
+
+    Ten thousand trunks in double precision are 1.3 GB; and fresh memory for each block would leave
+    holes that nothing fits into.
+    """
+    buffer = torch.empty(min(64, rows.shape[0]), rows.shape[1], dtype=torch.float64)
+    for first in range(0, rows.shape[0], 64):
+        part = slice(first, min(first + 64, rows.shape[0]))
+        yield part, buffer[: part.stop - first].copy_(rows[part])
