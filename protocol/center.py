@@ -187,6 +187,12 @@ class Center:
         return self.upcoming if begun or late else self.round
 
     @property
+    def accounted_round(self) -> Round:
+        """Whose record will hold what is sent and received now: the present one may be written."""
+        before = self.phase in (Phase.STARTING, Phase.WAITING, Phase.PAUSING)
+        return self.upcoming if before else self.round
+
+    @property
     def negotiation_ends(self) -> float:
         """All proposals of the round share this deadline."""
         return self.round.gather_started + self.contract.pacing.negotiation_s

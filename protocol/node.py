@@ -178,7 +178,7 @@ class Node:
 
     def _sent(self, event: Sent) -> None:
         center, message = self.center, event.message
-        center.round.bytes_sent[message.kind] += event.frame_bytes
+        center.accounted_round.bytes_sent[message.kind] += event.frame_bytes
         if isinstance(message, Weights):
             session = center.ledger.sessions.get(message.session)
             if session is not None:
@@ -204,7 +204,7 @@ class Node:
         if not peer.bucket.take(center.now):
             self._over_rate(peer)
             return
-        center.round.bytes_received[message.kind] += event.frame_bytes
+        center.accounted_round.bytes_received[message.kind] += event.frame_bytes
         match message:
             case Hello():
                 handshake.on_hello(center, peer, message)

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from protocol.beliefs import Belief
-from protocol.center import Memory
+from protocol.center import Memory, Phase
 from protocol.effects import CommitRound, Merge, SaveSessions, SessionRow
+from protocol.events import Sent
 from protocol.messages import (
     Accept,
     Done,
@@ -269,3 +270,27 @@ def test_at_each_contact_missing_words_are_asked_for() -> None:
     effects = it.hear("a", it.hello("a", reply=False))
     assert sent(effects, Hello, "a")
     assert sent(effects, Reconcile, "a")[0].sessions == (session,)
+
+
+def test_every_byte_stands_in_the_record_of_one_round() -> None:
+    it = OneCenter(contract({"kappa": 1, "rounds": 2}, min_peers=2, round_min_s=5.0))
+    it.meet("a", "z")
+    it.train()
+    (proposal,) = it.sent(Propose)
+    it.accept(proposal.session.acceptor, proposal.session)
+    it.weights(proposal.session.acceptor, proposal.session)
+    it.done(proposal.session.acceptor, proposal.session)
+    it.merge()
+    assert it.node.phase is Phase.PAUSING
+    it.propose("z")
+    for message in it.sent(Accept, "z"):
+        it.feed(Sent("z", message, 10))
+    it.weights("z", it.id_from("z", 1))
+    it.done("z", it.id_from("z", 1))
+    it.wait(6.0)
+    it.train()
+    it.merge()
+    first, second = (e.record for e in it.effects if isinstance(e, CommitRound))
+    assert first.bytes_received == {"hello": 200, "accept": 100, "weights": 100, "done": 100}
+    assert second.bytes_received == {"propose": 100, "weights": 100, "done": 100}
+    assert second.bytes_sent == {"accept": 10}
