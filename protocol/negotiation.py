@@ -81,7 +81,9 @@ def on_propose(center: Center, peer: Peer, message: Propose) -> None:
     target = center.accepting_round
     consented = False
     mine = center.ledger.pair_in(target.number, peer.id)
-    if mine is not None and mine.state is State.PROPOSED:
+    # Only a fresh proposal crosses an own one: a late copy of an old one must not end it.
+    fresh = _is_fresh(center, peer, message.session)
+    if fresh and mine is not None and mine.state is State.PROPOSED:
         if center.id < peer.id:
             return
         mine.apply(Input.CROSS)
@@ -99,6 +101,13 @@ def on_propose(center: Center, peer: Peer, message: Propose) -> None:
     _accept(center, peer, message.session, target)
 
 
+def _is_fresh(center: Center, peer: Peer, session: SessionId) -> bool:
+    """Whether this is a new proposal of the peer's present incarnation to the own one."""
+    new = session.acceptor == center.id and session.number > peer.highest_session
+    current = (peer.incarnation, center.identity.incarnation)
+    return new and (session.proposer_incarnation, session.acceptor_incarnation) == current
+
+
 def _remember(target: Round, proposal: Proposal) -> None:
     if len(target.received) < MAX_RECORDED_PROPOSALS:
         target.received.append(proposal)
@@ -110,9 +119,7 @@ def _objection(
     center: Center, peer: Peer, session: SessionId, target: Round, consented: bool
 ) -> Reject | None:
     """Why not; None if welcome. Having proposed oneself counts as consent to a crossing one."""
-    fresh = session.acceptor == center.id and session.number > peer.highest_session
-    current = (peer.incarnation, center.identity.incarnation)
-    if not fresh or (session.proposer_incarnation, session.acceptor_incarnation) != current:
+    if not _is_fresh(center, peer, session):
         return Reject.STALE_SESSION
     if center.finished or target.number > center.contract.policy.rounds:
         return Reject.FINISHED

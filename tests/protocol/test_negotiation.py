@@ -125,6 +125,15 @@ def test_crossing_proposals_become_one_of_the_smaller_id(peer: str, survives: st
         assert sent(it.accept(peer, mine), Weights, peer)
 
 
+def test_a_late_copy_of_an_old_proposal_crosses_nothing() -> None:
+    it = ready({"kappa": 1}, roster="am")
+    assert only_reason(it, "a") is Reject.NOT_READY
+    it.train()
+    session = own_session(it, "a")
+    assert only_reason(it, "a") is Reject.STALE_SESSION
+    assert sent(it.accept("a", session), Weights, "a")
+
+
 def test_having_proposed_is_consent_even_below_the_own_threshold() -> None:
     policy = {"kappa": 1, "gamma": 0.0, "epsilon": 1.0}
     low = Memory(last_round=1, beliefs={"a": Belief(1, 9, 8)})
