@@ -16,6 +16,8 @@ GATHER_S: Final = 600.0
 """How long tasks wait for each other unless told otherwise."""
 POLL_S: Final = 0.5
 SIGN_OF_LIFE_S: Final = 30.0
+_ALL: Final = "all"
+"""Left by whoever has seen everybody, for those who look after the first has gone again."""
 
 
 @contextmanager
@@ -26,27 +28,40 @@ def mustered(
 
     ``folder`` belongs to one start of the job; who leaves signs out, the last one removes it.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     own = folder / name
-    own.touch()
+    _sign_in(own)
     try:
         yield _wait(folder, tasks, wait_s, say)
     finally:
         own.unlink(missing_ok=True)
         with suppress(OSError):  # others are still there, or were faster
-            folder.rmdir()
+            if _names(folder) <= {_ALL}:
+                (folder / _ALL).unlink(missing_ok=True)
+                folder.rmdir()
+
+
+def _sign_in(own: Path) -> None:
+    while not own.exists():
+        own.parent.mkdir(parents=True, exist_ok=True)
+        with suppress(FileNotFoundError):  # all others have just ended and cleared up
+            own.touch()
 
 
 def _wait(folder: Path, tasks: int, wait_s: float, say: Callable[[str], None]) -> int:
     deadline = time.monotonic() + wait_s
     next_sign = time.monotonic() + SIGN_OF_LIFE_S
-    while (here := len(list(folder.iterdir()))) < tasks:
+    while (here := len(names := _names(folder))) < tasks and _ALL not in names:
         now = time.monotonic()
         if now >= deadline:
             say(f"{here} of {tasks} tasks came within {wait_s:g} s; starting without the others")
-            break
+            return here
         if now >= next_sign:
             say(f"waiting for {tasks - here} of {tasks} tasks")
             next_sign = now + SIGN_OF_LIFE_S
         time.sleep(min(POLL_S, deadline - now))
-    return here
+    (folder / _ALL).touch()
+    return tasks
+
+
+def _names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}

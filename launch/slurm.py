@@ -106,7 +106,11 @@ def sbatch_options(texts: Sequence[str]) -> list[str]:
 
 
 def render(job: Job, layout: FederationLayout) -> str:
-    """The batch script for this federation and this installation of the program."""
+    """The batch script for this federation and this installation of the program.
+
+    ``LaunchError`` if addresses must be known before the start.
+    """
+    require_discovery(layout)
     directory = layout.directory.resolve()
     asked = {
         "job-name": "abps-" + re.sub(r"[^A-Za-z0-9._-]+", "-", layout.contract.name),
@@ -152,7 +156,6 @@ def submit(layout: FederationLayout, script: str) -> str:
             "sbatch: not found on the PATH; submit on a login node of a Slurm cluster "
             "(--dry-run prints the script)"
         )
-    require_discovery(layout)
     (layout.directory / JOBS_FOLDER).mkdir(exist_ok=True)
     path = layout.directory / SCRIPT_NAME
     path.write_text(script, encoding="utf-8")

@@ -9,7 +9,11 @@ need() { # PROGRAM PACKAGE...
 }
 need mosquitto mosquitto mosquitto-clients
 need openssl openssl
+for program in munged slurmctld slurmd sbatch; do
+    need "$program" munge slurm-wlm slurmctld slurmd slurm-client slurm-wlm-basic-plugins
+done
 
+mapfile -t packages < <(printf '%s\n' "${packages[@]}" | sort -u | sed '/^$/d')
 if ((${#packages[@]} == 0)); then
     exit 0
 fi
@@ -19,7 +23,7 @@ if ! command -v apt-get >/dev/null || ((EUID != 0)); then
 fi
 export DEBIAN_FRONTEND=noninteractive
 install=(apt-get install -y -q --no-install-recommends "${packages[@]}")
-# Debian starts a broker of its own on 1883 otherwise; an answer of 101 forbids that.
+# Debian starts services of its own otherwise, a broker on 1883; an answer of 101 forbids that.
 if [[ ! -e /usr/sbin/policy-rc.d ]]; then
     printf '#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d
     chmod 755 /usr/sbin/policy-rc.d
