@@ -21,8 +21,9 @@ from abps_node.exits import ExitCode, exit_code_for
 
 def build() -> typer.Typer:
     """The application with all its commands."""
-    # Imported here, since both build on the node; their own imports are lazy too.
+    # Imported here, since all of them build on the node; their own imports are lazy too.
     from launch.cli import app as launch
+    from sim.cli import app as simulate
     from sim.data_cli import app as data
 
     app = typer.Typer(
@@ -38,6 +39,7 @@ def build() -> typer.Typer:
         module.register(app)
     app.add_typer(launch, name="launch")
     app.add_typer(data, name="data")
+    app.add_typer(simulate, name="sim")
     return app
 
 

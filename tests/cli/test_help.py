@@ -28,6 +28,12 @@ COMMANDS = (
     ["data", "list"],
     ["data", "show"],
     ["data", "prepare"],
+    ["sim"],
+    ["sim", "methods"],
+    ["sim", "run"],
+    ["sim", "sweep"],
+    ["sim", "table"],
+    ["sim", "plot"],
 )
 
 HEAVY = ("torch", "sklearn", "pyarrow", "pandas", "zmq", "numpy", "rich", "sqlite3")
@@ -64,7 +70,9 @@ def test_help_lists_every_command() -> None:
     assert sorted(names) == sorted({command[0] for command in COMMANDS})
 
 
-@pytest.mark.parametrize("command", [[], ["launch"], ["data"], ["check"], ["status"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "command", [[], ["launch"], ["data"], ["sim"], ["check"], ["status"]], ids=" ".join
+)
 def test_help_imports_nothing_heavy(command: list[str]) -> None:
     done = subprocess.run(
         [sys.executable, "-c", HELP_AND_LIST_MODULES, *command, "--help"],
