@@ -168,12 +168,15 @@ def on_refuse(center: Center, peer: Peer, message: Refuse) -> None:
 
 
 def _superseded(center: Center, peer: Peer, message: Refuse) -> None:
-    """One peer may be wrong or lie; more than half of those met end this copy."""
+    """One peer may be wrong or lie; more than half of those met end this copy, never one alone.
+
+    Except where there is only one other member.
+    """
     if peer.id not in center.superseded_by:
         center.superseded_by.add(peer.id)
         text = f"{peer.id} has seen our incarnation {message.known_incarnation}"
         center.note("superseded-claim", text, peer.id, "warning")
-    known = len(center.peers.compatible()) or 1
+    known = max(len(center.peers.compatible()), min(2, len(center.peers.all())))
     if 2 * len(center.superseded_by) > known:
         claims = ", ".join(sorted(center.superseded_by))
         detail = f"a newer copy of {center.id} runs, say {claims}"

@@ -127,6 +127,23 @@ def test_a_superseded_copy_ends_when_most_peers_say_so() -> None:
     assert it.node.phase is Phase.STOPPED
 
 
+@pytest.mark.parametrize("met", ["", "a"])
+def test_one_peer_ends_no_copy_that_has_met_nobody_else_yet(met: str) -> None:
+    it = OneCenter(contract(min_peers=2), roster="abcm")
+    it.meet(*met)
+    it.hear("a", Refuse(1, RefuseReason.SUPERSEDED, "seen", 2))
+    assert it.exit is None and it.notes("superseded-claim")
+    it.hear("b", Refuse(1, RefuseReason.SUPERSEDED, "seen", 2))
+    assert it.exit is not None and it.exit.why == "superseded"
+
+
+def test_the_only_other_member_is_believed() -> None:
+    it = OneCenter(contract(), roster="am")
+    it.meet("a")
+    it.hear("a", Refuse(1, RefuseReason.SUPERSEDED, "seen", 2))
+    assert it.exit is not None and it.exit.why == "superseded"
+
+
 def test_a_claim_about_an_older_incarnation_is_no_claim() -> None:
     it = OneCenter(contract(), incarnation=5)
     it.meet("a")
