@@ -216,7 +216,15 @@ class Center:
     def note(
         self, kind: str, text: str, peer: str | None = None, level: str = "info", **data: object
     ) -> None:
-        """Queue a line for log and events."""
+        """Queue a line for log and events; about one peer only so many (``NOTES_PER_S``)."""
+        about = self.peers.by_id.get(peer or "")
+        if about is not None:
+            if not about.notes.take(self.now):
+                about.notes_held_back += 1
+                return
+            if about.notes_held_back:
+                data = {**data, "held_back_before": about.notes_held_back}
+                about.notes_held_back = 0
         self.out.append(Note(kind, level, peer, text, data))
 
     def enter(self, phase: Phase) -> None:

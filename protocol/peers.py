@@ -9,6 +9,10 @@ from protocol.contract import Pacing
 from protocol.timing import Backoff, TokenBucket
 
 LONGEST_PROBE_S = 60.0
+NOTES_PER_S = 1.0
+NOTES_BURST = 100.0
+"""About each peer: without this bound, one that misbehaves on purpose would push everything else
+out of the log and the events, which keep the newest."""
 MAX_STALL_ROUNDS = 16
 
 
@@ -30,6 +34,9 @@ class Peer:
     id: str
     bucket: TokenBucket
     probe: Backoff
+    notes: TokenBucket = field(default_factory=lambda: TokenBucket(NOTES_PER_S, NOTES_BURST))
+    notes_held_back: int = 0
+    """Notes about this peer that were too many, since the last one that passed."""
     reachable: bool = False
     """Discovery has an address, or the peer has spoken to us."""
     hint_lost: bool = False

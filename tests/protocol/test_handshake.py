@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from protocol.center import Memory, Phase
+from protocol.effects import Note
 from protocol.events import Misbehaved, Reachable, Started, StopRequested, Undeliverable
 from protocol.messages import (
     CardMessage,
@@ -19,7 +20,7 @@ from protocol.messages import (
     Rejected,
     Withdraw,
 )
-from protocol.peers import PeerStatus
+from protocol.peers import NOTES_BURST, PeerStatus
 from tests.support.federations import contract
 from tests.support.one_center import OneCenter, sent
 
@@ -268,3 +269,18 @@ def test_somebody_off_the_roster_is_noted_and_ignored() -> None:
     it.feed(Started())
     it.hear("x", Ping(1))
     assert it.notes("unknown-peer") and not it.sent(Pong)
+
+
+def test_no_peer_can_fill_the_log() -> None:
+    it = OneCenter(contract())
+    it.meet("a", "z")
+    for _ in range(1000):
+        it.feed(Misbehaved("a", "bad-magic", "found b'x'"))
+        it.hear("a", Goodbye(1, False, False))
+        it.hear("a", it.hello("a"))
+    assert len(it.notes("misbehavior")) + len(it.notes("peer-left")) <= NOTES_BURST
+    it.hear("z", Goodbye(1, False, False))
+    assert [note.peer for note in it.notes("peer-left")][-1] == "z", "others are still heard of"
+    it.wait(2.0)
+    it.feed(Misbehaved("a", "bad-magic", "found b'x'"))
+    assert it.last(Note).data["held_back_before"] > 900
