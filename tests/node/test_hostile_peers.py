@@ -32,6 +32,8 @@ from tests.support.player import LONGEST_FRAME, Player
 from tests.support.residents import eventually
 from tests.support.wards import ward_contract, ward_federation
 
+pytestmark = pytest.mark.timeout(600)
+
 NULL_GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x01" + b"NULL".ljust(20, b"\0") + bytes(32)
 """ZMTP 3.1: signature, version, mechanism, not as server, filler."""
 ATTACKERS = [f"crow-{number:02d}" for number in range(16)]
@@ -146,7 +148,7 @@ def raw(scene: Scene) -> Iterator[Raw]:
     clients: list[zmq.Socket[bytes]] = []
 
     def connect(keys: KeyPair) -> zmq.Socket[bytes]:
-        client = context.socket(zmq.DEALER)
+        client: zmq.Socket[bytes] = context.socket(zmq.DEALER)
         clients.append(client)
         client.linger = 0
         client.curve_publickey = keys.public.encode()

@@ -170,6 +170,7 @@ def test_a_folder_that_is_none(center: CenterConfig) -> None:
     only_line(outcome.err.splitlines()[-1], ExitCode.FAILED, f"{folder}: ")
 
 
+@pytest.mark.timeout(600)
 def test_the_same_as_a_process(center: CenterConfig, processes: CenterProcesses) -> None:
     center.secret_key.chmod(0o644)
     process = processes.start(center)

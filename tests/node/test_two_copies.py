@@ -18,6 +18,8 @@ from tests.support.residents import WAIT_S, Residents, eventually
 from tests.support.soundness import check_state, records
 from tests.support.wards import ward_contract, ward_federation, with_static_discovery
 
+pytestmark = pytest.mark.timeout(600)
+
 FOREVER = 100_000
 
 

@@ -50,7 +50,7 @@ async def test_the_account_is_what_went_over_the_wire(
     async with CountingProxy(amber.endpoint) as proxy:
         birch = residents.start(knows(layout.centers[1], proxy.address))
         async with asyncio.timeout(WAIT_S):
-            assert await asyncio.gather(amber.task, birch.task) == [0, 0]
+            assert [*await asyncio.gather(amber.task, birch.task)] == [0, 0]
         # When amber has ended, birch may knock once more; then nobody is there to answer.
         upstream = proxy.upstream - CURVE_CLIENT_HANDSHAKE_BYTES
         downstream = proxy.downstream - CURVE_SERVER_HANDSHAKE_BYTES

@@ -15,8 +15,8 @@ from abps_node.errors import StoreError
 from abps_node.store.reader import Reader
 
 ROOT = Path(__file__).parents[2]
-WAIT_S = 120.0
-"""Generous: on a loaded machine alone the start of a process takes ten seconds."""
+WAIT_S = 240.0
+"""Generous: on a machine with much else to do, a process alone may start for minutes."""
 _POLL_S = 0.02
 
 
