@@ -32,6 +32,9 @@ _OWN_LOGGERS: Final = ("abps_node", "launch")
 _HANDLER_PREFIX: Final = "abps-"
 _CONTROL: Final = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
 """Texts may quote a peer; on a terminal its control characters must not act."""
+JSON_ESCAPES: Final = {code: f"\\u{code:04x}" for code in (*range(127, 160), 0x2028, 0x2029)}
+"""To translate a JSON text with: JSON itself leaves these as they are, but terminals act on some
+(0x9b begins an escape sequence), and some programs end a line at others."""
 
 
 class JsonFormatter(logging.Formatter):
@@ -54,7 +57,7 @@ class JsonFormatter(logging.Formatter):
             line["exception"] = self.formatException(record.exc_info)
         for key, value in _fields(record).items():
             line[f"{key}_" if key in RESERVED_KEYS else key] = _plain(value)
-        return json.dumps(line, ensure_ascii=False, allow_nan=False)
+        return json.dumps(line, ensure_ascii=False, allow_nan=False).translate(JSON_ESCAPES)
 
 
 class HumanFormatter(logging.Formatter):
@@ -115,7 +118,12 @@ def _open_file(path: Path) -> RotatingFileHandler:
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         return RotatingFileHandler(
-            path, maxBytes=LOG_BYTES, backupCount=LOG_FILES, encoding="utf-8"
+            path,
+            maxBytes=LOG_BYTES,
+            backupCount=LOG_FILES,
+            encoding="utf-8",
+            # Names of files need not be UTF-8, and their lines must not be lost for that.
+            errors="backslashreplace",
         )
     except OSError as error:
         raise StoreError(f"{path}: the log cannot be written: {error.strerror}") from error

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import BaseModel
 
+from abps_node.logs import JSON_ESCAPES
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -89,7 +91,8 @@ def utc(at: float | None) -> str | None:
 
 def to_json(value: Any, *, indent: int | None = 2) -> str:
     """One JSON text; values that JSON cannot say (NaN, infinity) become null."""
-    return json.dumps(plain(value), ensure_ascii=False, allow_nan=False, indent=indent)
+    text = json.dumps(plain(value), ensure_ascii=False, allow_nan=False, indent=indent)
+    return text.translate(JSON_ESCAPES)
 
 
 def plain(value: Any) -> Any:

@@ -59,7 +59,7 @@ def state_dir(store: Store) -> Path:
     store.set_runtime("tcp://127.0.0.1:5555", os.getpid())
     store.peer(PeerChanged("near", "met", 2, (0.25, 6.0), ""))
     store.peer(PeerChanged("far", "suspect", 1, None, "silent"))
-    store.peer(PeerChanged("third", "refused", 1, None, "other contract \x1b[31m"))
+    store.peer(PeerChanged("third", "refused", 1, None, "other contract \x1b[31m\x9b"))
     store.seen("near")
     store.commit_round(chronicle.with_partners({"near": 0.05, "far": -0.02}, validation=0.71))
     store.commit_round(chronicle.resting(RestCause.BELOW_THRESHOLD, "Best UCB 0.43 (near)."))
@@ -231,7 +231,7 @@ def test_peers_with_belief_bound_score_outcome_and_card(state_dir: Path) -> None
     assert near.split()[:8] == ["near", "met", "#2", "2", "0.580", "2.32", "1.68", "1.940"]
     assert "complete (3)" in near and near.rstrip().endswith("25 % of 403")
     assert third.split()[:3] == ["third", "refused", "0"]
-    assert text.splitlines()[-1] == "third is refused: other contract \\x1b[31m"
+    assert text.splitlines()[-1] == "third is refused: other contract \\x1b[31m\\x9b"
     assert "\x1b" not in text
 
     found = as_json("peers", state_dir)
@@ -240,6 +240,8 @@ def test_peers_with_belief_bound_score_outcome_and_card(state_dir: Path) -> None
     assert by_id["near"]["n"] == 2 and by_id["near"]["goal_score"] == 0.9
     assert by_id["near"]["card"] == [0.25, 6.0]
     assert by_id["third"]["last_outcome"] is None
+    assert by_id["third"]["detail"] == "other contract \x1b[31m\x9b"
+    assert not {"\x1b", "\x9b"} & set(run("peers", str(state_dir), "--json"))
 
 
 def test_two_hundred_and_thirty_peers_fit_on_a_page(store: Store) -> None:

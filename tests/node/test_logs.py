@@ -141,3 +141,20 @@ def test_unusable_directory_is_a_store_error(tmp_path: Path) -> None:
     (tmp_path / "state").write_text("a file", encoding="utf-8")
     with pytest.raises(StoreError, match=r"state/log\.jsonl: the log cannot be written"):
         logs.setup("north", tmp_path / "state", "info", io.StringIO())
+
+
+def test_no_text_of_a_peer_acts_on_a_terminal_or_ends_a_json_line(tmp_path: Path) -> None:
+    stream, forged = io.StringIO(), "x\x9b2J\x85\u2028\u2029\x7fé"
+    logs.setup("north", tmp_path, "info", stream)
+    log.info("%s", forged)
+    for text in (stream.getvalue(), (tmp_path / "log.jsonl").read_text(encoding="utf-8")):
+        (line,) = lines(text)
+        assert line["text"] == forged
+        assert "\x9b" not in text and "\x7f" not in text
+
+
+def test_a_name_that_is_no_utf_8_is_logged_all_the_same(tmp_path: Path) -> None:
+    logs.setup("north", tmp_path, "info", io.StringIO())
+    log.info("%s", b"card\xff".decode("utf-8", "surrogateescape"))
+    (line,) = lines((tmp_path / "log.jsonl").read_text(encoding="utf-8"))
+    assert line["text"] == "card\udcff"
