@@ -63,8 +63,9 @@ class Draws:
 
 def by_layer(draws: Bytes, rows: int, hidden: Sequence[int]) -> list[Bytes]:
     """The bytes of an epoch as one array ``(rows, width)`` per hidden layer; none without any."""
-    if not draws.size:
-        return []
-    ends = np.cumsum([rows * width for width in hidden])[:-1]
-    parts = np.split(draws, ends)
-    return [part.reshape(rows, width) for part, width in zip(parts, hidden, strict=True)]
+    parts: list[Bytes] = []
+    end = 0
+    for width in hidden if draws.size else ():
+        begin, end = end, end + rows * width
+        parts.append(draws[begin:end].reshape(rows, width))
+    return parts
