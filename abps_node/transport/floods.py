@@ -26,7 +26,7 @@ import struct
 import termios
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 AVAILABLE: Final = hasattr(socket, "TCP_INFO")
@@ -53,6 +53,8 @@ class _Connection:
     read_then: int = 0
     """Bytes that libzmq had read at the last look that saw a delivery."""
     then: float = 0.0
+    heard_at: float = field(default_factory=time.monotonic)
+    """When it delivered a message last, or began to exist."""
 
 
 class FloodGuard:
@@ -118,6 +120,11 @@ class FloodGuard:
             self._accepted -= 1
         return connection.peer
 
+    def silent_s(self, descriptor: int) -> float:
+        """Seconds since it delivered a message, or began to exist; 0 if it is not known."""
+        connection = self._connections.get(descriptor)
+        return 0.0 if connection is None else time.monotonic() - connection.heard_at
+
     def delivered(self, descriptor: int, peer: str | None) -> None:
         """A whole message left libzmq. Cheap: it is called for every one."""
         connection = self._connections.get(descriptor)
@@ -127,6 +134,7 @@ class FloodGuard:
         else:
             connection.delivered = True
             connection.peer = peer
+            connection.heard_at = time.monotonic()
 
     def cut_peer(self, peer: str, detail: str) -> None:
         """End all connections through which this peer was heard."""

@@ -12,6 +12,7 @@ The sender of a frame is, in this order,
 
 from __future__ import annotations
 
+import time
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, Final
@@ -117,6 +118,7 @@ class Inbox:
                 self._wrong_center(route.peer)
                 return None
         self._routes.heard(route.routing_id, route.peer)
+        route.used = time.monotonic()
         return route.peer
 
     def _named_sender(self, routing_id: bytes, identify: Identify, frame: bytes) -> str | None:

@@ -47,6 +47,7 @@ class Links:
         misbehavior: Throttle,
         notice: Throttle,
         refused_by: Callable[[str, str], None],
+        idle_s: float,
     ) -> None:
         self._monitor = monitor
         self._routes = routes
@@ -55,6 +56,7 @@ class Links:
         self._misbehavior = misbehavior
         self._notice = notice
         self._refused_by = refused_by
+        self._quiet_s = 0.9 * idle_s
         self._outgoing: dict[str, str | None] = {}
 
     def take(self) -> bool:
@@ -102,9 +104,11 @@ class Links:
         return peers.pop() if len(peers) == 1 else None
 
     def _disconnected(self, descriptor: int, endpoint: str) -> None:
+        silent_s = self._guard.silent_s(descriptor)
         peer = self._guard.closed(descriptor)
         self._routes.down(endpoint)
-        if peer is not None:
+        # After a silence, most likely its opener closed it as idle: no news for anybody.
+        if peer is not None and silent_s < self._quiet_s:
             self._counters.peer(peer).connections_lost += 1
             # libzmq does not say which of these it was.
             causes = "the peer ended, or the network broke, or a frame was longer than allowed"

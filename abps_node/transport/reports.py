@@ -41,6 +41,10 @@ class Counters:
     """Messages that came but did not reach the application, by reason."""
     cut_connections: Counter[str] = field(default_factory=Counter)
     """Connections that this side ended, by reason."""
+    opened_connections: int = 0
+    """Connections that this side began to open; libzmq opens each again as often as it breaks."""
+    idle_connections: int = 0
+    """Of these, closed since nothing went through them for long."""
 
     def peer(self, peer: str) -> PeerCounters:
         """The counters of one peer."""

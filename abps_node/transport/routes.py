@@ -9,8 +9,9 @@ frame, so that frames keep their order.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 MAX_ROUTES_PER_PEER: Final = 8
@@ -27,6 +28,8 @@ class Route:
     """Where it was opened to; None for a connection that the peer opened."""
     heard: bool
     """Whether a frame came through it since it was last known to be down."""
+    used: float = field(default_factory=time.monotonic)
+    """When a frame went through it last, either way; kept for opened connections only."""
 
 
 class RouteTable:
@@ -102,6 +105,10 @@ class RouteTable:
     def endpoints(self) -> Iterable[tuple[str, str]]:
         """Endpoint and peer of every outgoing route."""
         return [(r.endpoint, r.peer) for r in self._by_id.values() if r.endpoint is not None]
+
+    def opened_and_unused_since(self, moment: float) -> list[Route]:
+        """Connections of ours through which nothing went, either way, since then."""
+        return [r for r in self._by_id.values() if r.endpoint is not None and r.used <= moment]
 
     def _forget_oldest(self, routes: list[Route]) -> None:
         incoming = [route for route in routes if route.endpoint is None]

@@ -14,6 +14,9 @@ Delivery. At most once, in order on one connection. A connection that breaks is 
 libzmq; frames already handed to the kernel are lost. Whether the peer got a frame is for the
 protocol above to find out.
 
+Number. A connection is opened by the first send, and closed by its opener when it has been idle for
+``idle_s``.
+
 What is left open: a center on the roster may, by raw ZMTP, claim a routing id of the form that
 libzmq generates itself; to meet another's it must guess 32 random bits.
 """
@@ -67,6 +70,7 @@ class Transport:
         identify: Identify | None = None,
         queue_frames: int = 64,
         heartbeat_s: float = 5.0,
+        idle_s: float = 30.0,
         report_every_s: float = 5.0,
     ) -> None:
         """Nothing is opened before ``start``.
@@ -76,7 +80,9 @@ class Transport:
         detail)``: something was refused. ``on_notice``: the same form for what is nobody's fault,
         such as ``refused-by-peer`` (they do not know our key), ``handshake-failed``,
         ``connection-lost``.
-        Both come at most once per peer and reason in ``report_every_s``; the counters count all.
+        ``idle_s``: an opened connection through which nothing went for so long is closed; the next
+        send opens it again.
+        Reports come at most once per peer and reason in ``report_every_s``; the counters count all.
         ``identify``: needed if and only if ``keys`` is None; the sender that a frame names.
         """
         if (keys is None) == (identify is None):
@@ -89,6 +95,8 @@ class Transport:
         self._max_frame_bytes = max_frame_bytes
         self._queue_frames = queue_frames
         self._heartbeat_s = heartbeat_s
+        self._idle_s = idle_s
+        self._idle_timer: asyncio.TimerHandle | None = None
         self._on_frame = on_frame
         self._identify = identify
         self._misbehavior = Throttle(on_misbehavior, report_every_s)
@@ -128,6 +136,7 @@ class Transport:
         self._open = True
         self._read()
         self._guard.start()
+        self._look_for_idle_later()
         return str(self._socket.getsockopt_string(zmq.LAST_ENDPOINT))
 
     async def close(self, linger_ms: int = 1000) -> None:
@@ -138,6 +147,8 @@ class Transport:
         for reader in self._readers:
             reader.stop()
         self._guard.close()
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
         await self._close_sockets(linger_ms)
 
     # -- peers --
@@ -216,6 +227,7 @@ class Transport:
                 raise
             self._disconnect(route)
             return False
+        route.used = time.monotonic()
         return True
 
     def _sent(self, peer: str, frame: bytes) -> int:
@@ -238,7 +250,22 @@ class Transport:
             self._socket.connect(address)
         except zmq.ZMQError as error:
             raise Undeliverable(peer, Reason.BAD_ADDRESS, f"{address}: {error.strerror}") from error
+        self.counters.opened_connections += 1
         return self._routes.opened(routing_id, peer, address)
+
+    def _look_for_idle_later(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._idle_timer = loop.call_later(self._idle_s / 4, self._close_idle)
+
+    def _close_idle(self) -> None:
+        """Close what this side opened and nobody uses. What the other side opened is its to close.
+
+        In a federation of hundreds everybody would else end up connected with everybody.
+        """
+        self._look_for_idle_later()
+        for route in self._routes.opened_and_unused_since(time.monotonic() - self._idle_s):
+            self.counters.idle_connections += 1
+            self._disconnect(route)
 
     def _disconnect(self, route: Route) -> None:
         """Forget a route, and close it if we opened it.
@@ -318,6 +345,7 @@ class Transport:
             misbehavior=self._misbehavior,
             notice=self._notice,
             refused_by=self._refused_by,
+            idle_s=self._idle_s,
         )
         self._inbox_reader = EdgeReader(self._socket, inbox.take)
         self._readers = [self._inbox_reader, EdgeReader(self._monitor, links.take)]
