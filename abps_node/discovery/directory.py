@@ -1,16 +1,23 @@
 """Addresses in a shared folder: each center writes ``<id>.json`` and looks for the others'.
 
-The folder is polled, since notifications of changes do not arrive on network file systems. Whoever
-can write to it can mislead connections, not more: a card counts only as an address hint. Files that
-are no card of this federation are reported once and otherwise ignored.
+The folder is polled, since notifications of changes do not arrive on network file systems. A card
+is always put in place by a rename, which changes the folder and the card's inode: only such cards
+are opened, and now and then all, so that hundreds of centers can watch hundreds of cards. Once
+every card is known, looks become rarer.
+
+Whoever can write to the folder can mislead connections, not more: a card counts only as an address
+hint. Files that are no card of this federation are reported once and otherwise ignored.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import math
+import os
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -30,6 +37,10 @@ from abps_node.discovery.cards import (
 from abps_node.errors import TransportError
 from abps_node.event_sink import EventSink, NoEvents
 
+FULL_LOOK_S: Final = 30.0
+"""So often every file is opened, whether the folder has changed or not."""
+CALM: Final = 10
+"""When all cards are known and nothing changes, looks come up to so many times more rarely."""
 MAX_NAMES: Final = 10_000
 """So many names of the folder are looked at for files that do not belong there."""
 
@@ -53,6 +64,9 @@ class DirectoryDiscovery:
         self._cards: dict[str, SignedCard] = {}
         self._broken: dict[str, str] = {}
         self._reported: dict[str, str] = {}
+        self._stamp: tuple[int, int] | None = None
+        self._again = False
+        self._looked = -math.inf
 
     async def announce(self, address: str, incarnation: int) -> None:
         """Write the own card; ``TransportError`` names the folder and the cause."""
@@ -81,8 +95,10 @@ class DirectoryDiscovery:
     async def watch(self, found: Found) -> None:
         """Look into the folder every ``poll_s`` seconds until cancelled."""
         known: dict[str, str] = {}
+        calm = 1
         while True:
-            sightings = await asyncio.to_thread(self._look)
+            changed = await asyncio.to_thread(self._has_changed)
+            sightings = await asyncio.to_thread(self._look) if changed else []
             for sighting in sightings:
                 address = sighting.address
                 if address is not None and known.get(sighting.center) != address:
@@ -90,7 +106,9 @@ class DirectoryDiscovery:
                     found(sighting.center, address)
                 elif sighting.withdrawn and known.pop(sighting.center, None) is not None:
                     found(sighting.center, None)
-            await asyncio.sleep(self._poll_s)
+            settled = not changed and len(known) == len(self._keys) - 1
+            calm = min(CALM, calm + 1) if settled else 1
+            await asyncio.sleep(self._poll_s * calm)
 
     def readable(self) -> list[Sighting]:
         """The card of every other center, or what is wrong with it."""
@@ -98,17 +116,70 @@ class DirectoryDiscovery:
 
     # All below runs in a worker thread.
 
+    def _has_changed(self) -> bool:
+        """Whether the files have to be looked at.
+
+        Once more after each change, since two changes within one tick of the file system's clock
+        leave the same stamp, and always while there is a file that may be mended in place.
+        """
+        stamp, before = self._folder_stamp(), self._stamp
+        # Taken before the files are read: what changes meanwhile is seen at the next look.
+        self._stamp = stamp
+        moved = stamp is None or stamp != before
+        again, self._again = self._again, moved
+        due = time.monotonic() - self._looked >= FULL_LOOK_S
+        return moved or again or due or bool(self._broken)
+
+    def _folder_stamp(self) -> tuple[int, int] | None:
+        """Changes with every card that is put there, replaced or removed; None if out of reach.
+
+        Opened, and not only asked for, because on NFS only that makes the client ask the server.
+        """
+        try:
+            descriptor = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError:
+            return None
+        try:
+            found = os.fstat(descriptor)
+        finally:
+            os.close(descriptor)
+        return found.st_ino, found.st_mtime_ns
+
     def _look(self) -> list[Sighting]:
-        sightings = self.readable()
+        """Where every center is whose card is new or gone, or now and then of all."""
+        now = time.monotonic()
+        complete = now - self._looked >= FULL_LOOK_S or bool(self._broken)
         try:
             self._restore_own()
-            strange = self._strange_files()
+            names = self._names()
+            if complete:
+                self._looked = now
+                sightings = self.readable()
+            else:
+                sightings = [self._sight(center) for center in self._moved(names)]
         except OSError as error:
             # A network folder may come back; the addresses known so far go on serving.
             self._report({"": f"cannot be used: {error.strerror}"})
-        else:
-            self._report(self._broken | strange)
+            return []
+        self._report(self._broken | self._strange(names))
         return sightings
+
+    def _names(self) -> dict[str, int]:
+        """The files of the folder with their inodes, which a listing tells without opening any."""
+        with os.scandir(self._folder) as entries:
+            return {entry.name: entry.inode() for entry in islice(entries, MAX_NAMES)}
+
+    def _moved(self, names: Mapping[str, int]) -> list[str]:
+        """Centers whose card is another file than the one that was read, or no longer there."""
+        return [
+            center
+            for center in self._keys
+            if center != self._center_id and names.get(center + SUFFIX) != self._inode_of(center)
+        ]
+
+    def _inode_of(self, center: str) -> int | None:
+        known = self._cards.get(center)
+        return None if known is None else known[0][0]
 
     def _sight(self, center: str) -> Sighting:
         path = card_path(self._folder, center)
@@ -116,6 +187,7 @@ class DirectoryDiscovery:
         try:
             signed = self._cards[center] = read_card(path, self._cards.get(center))
         except FileNotFoundError:
+            self._cards.pop(center, None)
             missing = f"{path}: missing, the center has not announced itself"
             return Sighting(center, None, missing, withdrawn=self._folder.is_dir())
         except UnusableCard as error:
@@ -132,10 +204,9 @@ class DirectoryDiscovery:
         self._broken[path.name] = problem
         return Sighting(center, None, f"{path}: {problem}")
 
-    def _strange_files(self) -> dict[str, str]:
+    def _strange(self, names: Iterable[str]) -> dict[str, str]:
         """Name and reason of files that are no center's card. Hidden ones are being written."""
         allowed = {center + SUFFIX for center in self._keys}
-        names = (path.name for path in islice(self._folder.iterdir(), MAX_NAMES))
         reason = "belongs to no center of the roster"
         return {n: reason for n in names if n not in allowed and not n.startswith(".")}
 
