@@ -51,7 +51,6 @@ from protocol.errors import RemoteError
 from protocol.messages import Hello
 from protocol.node import Node
 
-TICK_S: Final = 0.1
 HOUSEKEEPING_S: Final = 1.0
 REBIND_S: Final = 5.0
 """How long a new copy waits for an older one to give up the port."""
@@ -75,7 +74,7 @@ def run_center(config: CenterConfig) -> int:
     contract = config.federation.contract
     data = load_center(contract, config.id, config.data)
     learner = Learner(contract, data, config.seed)
-    with Store.open(config.state_dir, config.id, contract) as store:
+    with Store.open(config.state_dir, config.id, contract, views_every_s=HOUSEKEEPING_S) as store:
         incarnation = store.begin_incarnation()
         recovered = store.recover()
         if recovered.model is not None:
@@ -136,6 +135,7 @@ class Daemon:
         self._busy = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._reports: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
         self._housekeeping_due = 0.0
 
     async def run(self) -> int:
@@ -155,7 +155,7 @@ class Daemon:
             if self._recovered.finished:
                 self._start_reports()
             self._spawn("discovery", discovery.watch(self._on_found))
-            self._spawn("ticks", self._tick())
+            self._on_tick()
             end = await self._end
         finally:
             await self._take_down(discovery)
@@ -196,6 +196,8 @@ class Daemon:
         tasks = [*self._tasks, *([self._reports] if self._reports else [])]
         for task in tasks:
             task.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._transport.close(LINGER_MS)
         await asyncio.to_thread(self._worker.close)
@@ -249,6 +251,7 @@ class Daemon:
             self._fail(error)
         finally:
             self._busy = False
+        self._schedule_tick()
 
     def _on_frame(self, peer: str, frame: bytes) -> None:
         try:
@@ -292,14 +295,30 @@ class Daemon:
         self._transport.set_address(peer, address)
         self._feed(ev.Reachable(peer))
 
-    async def _tick(self) -> None:
-        while True:
-            self._feed(ev.Tick())
-            now = time.monotonic()
-            if now >= self._housekeeping_due:
-                self._housekeeping_due = now + HOUSEKEEPING_S
+    def _on_tick(self) -> None:
+        """Time passed; once a second there is something to look after, too."""
+        self._timer = None
+        self._feed(ev.Tick())
+        now = time.monotonic()
+        if now >= self._housekeeping_due:
+            self._housekeeping_due = now + HOUSEKEEPING_S
+            try:
                 self._housekeep()
-            await asyncio.sleep(TICK_S)
+            except NodeError as error:
+                self._fail(error)
+        self._schedule_tick()
+
+    def _schedule_tick(self) -> None:
+        """The next tick comes when the state machine has a use for it."""
+        if self._end.done():
+            return
+        loop = asyncio.get_running_loop()
+        wanted = loop.time() + self._node.next_tick()
+        if self._timer is not None:
+            if self._timer.when() <= wanted:
+                return
+            self._timer.cancel()
+        self._timer = loop.call_at(wanted, self._on_tick)
 
     def _housekeep(self) -> None:
         newest = self._store.current_incarnation()
@@ -309,6 +328,7 @@ class Daemon:
                 f"this copy, {self._identity.incarnation}, ends"
             )
         self._store.add_traffic(self._traffic.drain())
+        self._store.write_views()
 
     # Effects out --------------------------------------------------------------------------------
 

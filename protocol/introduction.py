@@ -16,7 +16,9 @@ from protocol.peers import Peer, PeerStatus
 INTRODUCTION_S = 1.0
 """Least time between two unasked hellos to one peer."""
 LOOK_S = 0.25
-"""How often a center looks for peers that are due for a hello or a ping."""
+"""How often a center looks for peers that are due for a hello or a ping…"""
+LOOK_PER_PEER_S = 0.005
+"""…unless there are so many that looking itself takes its time."""
 
 
 def hello(center: Center, reply: bool) -> Hello:
@@ -53,7 +55,7 @@ def contact_peers(center: Center) -> None:
     """Greet or ping, with jittered back-off, whoever is due for it."""
     if center.now < center.next_look:
         return
-    center.next_look = center.now + LOOK_S
+    center.next_look = center.now + max(LOOK_S, LOOK_PER_PEER_S * len(center.peers.by_id))
     due = [peer for peer in center.peers.all() if peer.is_due(center.now)]
     unmet = [peer for peer in due if not peer.met or peer.away]
     if not greets_all(center):

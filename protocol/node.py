@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from protocol import exchange, handshake, introduction, negotiation, rounds, settlement
+from protocol import agenda, exchange, handshake, introduction, negotiation, rounds, settlement
 from protocol.center import Center, Identity, Memory, Phase, Round
 from protocol.contract import Contract
 from protocol.effects import Effect, Exit, SaveSessions
@@ -87,6 +87,10 @@ class Node:
     def phase(self) -> Phase:
         """What the center is doing."""
         return self.center.phase
+
+    def next_tick(self) -> float:
+        """Seconds after the last stimulus by which a tick should come."""
+        return agenda.next_tick(self.center)
 
     def handle(self, event: Event, now: float) -> list[Effect]:
         """Take one stimulus at monotonic time ``now`` (seconds); returns what is to be done."""

@@ -35,7 +35,8 @@ class RestCause(StrEnum):
 class Recorded(BaseModel):
     """Base of all parts of a record."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    # A diverged loss is NaN, in a record too; it must not become null.
+    model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="constants")
 
 
 class ProposalRecord(Recorded):

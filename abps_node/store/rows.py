@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Iterable, Mapping
 
+from abps_node.store.schema import EVENTS_BATCH, MAX_EVENTS
 from protocol.beliefs import Belief
 from protocol.effects import CommitRound, Credit, SessionRow
 from protocol.events import ModelRef
@@ -45,8 +45,7 @@ def put_round(db: sqlite3.Connection, commit: CommitRound, now: float) -> None:
             None if record.rest is None else str(record.rest.cause),
             commit.model.name,
             commit.model.sha256,
-            # Not model_dump_json: it would turn a diverged loss (NaN) into null for good.
-            json.dumps(record.model_dump(mode="json"), separators=(",", ":")),
+            record.model_dump_json(),
         ),
     )
 
@@ -121,3 +120,23 @@ def put_signs_of_life(db: sqlite3.Connection, seen: Mapping[str, float]) -> None
         "ON CONFLICT (peer) DO UPDATE SET last_seen = excluded.last_seen",
         seen.items(),
     )
+
+
+PUT_EVENT = (
+    "INSERT INTO events (at, round, kind, level, peer, text, data) VALUES (?, ?, ?, ?, ?, ?, ?)"
+)
+PUT_PHASE = "UPDATE meta SET phase = ?, phase_round = ?, phase_since = ?"
+PUT_PEER = (
+    "INSERT INTO peers (peer, status, incarnation, card, detail) VALUES (?, ?, ?, ?, ?) "
+    "ON CONFLICT (peer) DO UPDATE SET status = excluded.status, "
+    "incarnation = excluded.incarnation, detail = excluded.detail, "
+    "card = coalesce(excluded.card, card)"
+)
+
+
+def put_views(db: sqlite3.Connection, views: Iterable[tuple[str, tuple[object, ...]]]) -> None:
+    """Perform these statements in order; the oldest events beyond ``MAX_EVENTS`` go, in batches."""
+    for statement, values in views:
+        added = db.execute(statement, values).lastrowid
+        if statement == PUT_EVENT and added is not None and added % EVENTS_BATCH == 0:
+            db.execute("DELETE FROM events WHERE id <= ?", (added - MAX_EVENTS,))

@@ -16,11 +16,12 @@ the commit of a round, which waits for the disk.
 from __future__ import annotations
 
 import json
+import math
 import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -31,6 +32,9 @@ from abps_node.store.opening import check_owner, create_if_empty
 from abps_node.store.outcomes import last_outcomes
 from abps_node.store.process import start_mark, this_host
 from abps_node.store.rows import (
+    PUT_EVENT,
+    PUT_PEER,
+    PUT_PHASE,
     model_of,
     put_beliefs,
     put_credits,
@@ -39,9 +43,10 @@ from abps_node.store.rows import (
     put_session_if_newest,
     put_sessions,
     put_signs_of_life,
+    put_views,
     session_of,
 )
-from abps_node.store.schema import EVENTS_BATCH, MAX_EVENTS, STATE_FILE
+from abps_node.store.schema import STATE_FILE
 from protocol.beliefs import Belief
 from protocol.contract import Contract
 from protocol.effects import CommitRound, Note, PeerChanged, PhaseChanged, SessionRow
@@ -88,6 +93,9 @@ class Store:
         self._log = has_log(connection)
         self._synchronous = ""
         self._seen: dict[str, float] = {}
+        self._views: list[tuple[str, tuple[object, ...]]] = []
+        self._views_every_s = 0.0
+        self._views_written = -math.inf
 
     @classmethod
     def open(
@@ -97,11 +105,14 @@ class Store:
         contract: Contract,
         *,
         clock: Callable[[], float] = time.time,
+        views_every_s: float = 0.0,
     ) -> Self:
         """Open or create the state of a center; the directory is created with mode 0700.
 
-        ``clock`` gives wall time in seconds. Raises ``StoreError`` if the state is damaged, of
-        another program version, of another center or of another contract.
+        ``clock`` gives wall time in seconds. What only people look at (events, phase, peers) is
+        written at least ``views_every_s`` seconds apart, with the next other write, or by
+        ``write_views``. Raises ``StoreError`` if the state is damaged, of another program version,
+        of another center or of another contract.
         """
         try:
             state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -116,7 +127,9 @@ class Store:
             except BaseException:
                 connection.close()
                 raise
-        return cls(path, connection, clock)
+        store = cls(path, connection, clock)
+        store._views_every_s = views_every_s
+        return store
 
     def close(self, *, clean: bool = True) -> None:
         """Fold the log into the main file as far as readers allow, and disconnect.
@@ -126,6 +139,10 @@ class Store:
         try:
             if clean and self._incarnation:
                 self._mark_ended()
+            elif self._views:
+                # An error is under way already; what led to it should be told, if that can be.
+                with suppress(StoreError, Superseded):
+                    self.write_views()
             with readable_errors(self.path):
                 self._db.execute("PRAGMA wal_checkpoint(PASSIVE)")
         finally:
@@ -257,34 +274,28 @@ class Store:
         """Add one row to the events; the oldest beyond ``MAX_EVENTS`` go, in batches."""
         data = json.dumps(dict(note.data), default=str)
         values = (self._clock(), round_number, note.kind, note.level, note.peer, note.text, data)
-        with self._transaction() as db:
-            added = db.execute(
-                "INSERT INTO events (at, round, kind, level, peer, text, data) "
-                "VALUES (?, ?, ?, ?, ?, ?, ?)",
-                values,
-            ).lastrowid
-            if added is not None and added % EVENTS_BATCH == 0:
-                db.execute("DELETE FROM events WHERE id <= ?", (added - MAX_EVENTS,))
+        self._view(PUT_EVENT, values)
 
     def phase(self, change: PhaseChanged) -> None:
         """The phase that the center has entered, and since when."""
-        with self._transaction() as db:
-            db.execute(
-                "UPDATE meta SET phase = ?, phase_round = ?, phase_since = ?",
-                (change.phase, change.round, self._clock()),
-            )
+        self._view(PUT_PHASE, (change.phase, change.round, self._clock()))
 
     def peer(self, change: PeerChanged) -> None:
         """What is known of a peer; a card that is not given stays as it was."""
         card = None if change.card is None else json.dumps(list(change.card))
-        with self._transaction() as db:
-            db.execute(
-                "INSERT INTO peers (peer, status, incarnation, card, detail) "
-                "VALUES (?, ?, ?, ?, ?) ON CONFLICT (peer) DO UPDATE SET status = excluded.status, "
-                "incarnation = excluded.incarnation, detail = excluded.detail, "
-                "card = coalesce(excluded.card, card)",
-                (change.peer, change.status, change.incarnation, card, change.detail),
-            )
+        values = (change.peer, change.status, change.incarnation, card, change.detail)
+        self._view(PUT_PEER, values)
+
+    def write_views(self) -> None:
+        """Write what has been held back for people, if anything."""
+        if self._views:
+            with self._transaction():
+                pass
+
+    def _view(self, statement: str, values: tuple[object, ...]) -> None:
+        self._views.append((statement, values))
+        if self._clock() - self._views_written >= self._views_every_s:
+            self.write_views()
 
     def seen(self, peer: str) -> None:
         """A peer gave a sign of life now; written with the next transaction, sessions apart."""
@@ -321,7 +332,7 @@ class Store:
     ) -> Iterator[sqlite3.Connection]:
         """One write transaction; rolls back on any error. ``durable`` waits for the disk.
 
-        ``seen``: signs of life are written, too.
+        ``seen``: signs of life, and what is held back for people, are written, too.
         """
         db = self._db
         with readable_errors(self.path):
@@ -331,8 +342,9 @@ class Store:
                 if fenced:
                     self._check_fence()
                 yield db
-                if seen and self._seen:
+                if seen:
                     put_signs_of_life(db, self._seen)
+                    put_views(db, self._views)
                 db.execute("COMMIT")
             except BaseException:
                 if db.in_transaction:
@@ -340,6 +352,8 @@ class Store:
                 raise
         if seen:
             self._seen.clear()
+            self._views.clear()
+            self._views_written = self._clock()
 
     def _synchronize(self, mode: str) -> None:
         if not self._log:

@@ -55,7 +55,7 @@ def test_events_keep_their_data_and_their_order(tmp_path: Path, store: Store, cl
 
 
 def test_events_are_bounded(tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("abps_node.store.store.MAX_EVENTS", 300)
+    monkeypatch.setattr("abps_node.store.rows.MAX_EVENTS", 300)
     for number in range(3 * EVENTS_BATCH + 10):
         store.note(Note("tick", "info", None, str(number)), 1)
     events = Reader(tmp_path).events()
