@@ -118,7 +118,10 @@ def rank(
     names = sorted(set(candidates))
     chance = Chance.draw(len(names), epsilon, rng)
     held = {name: beliefs.get(name, prior) for name in names}
-    bounds = {name: ucb(belief, t, policy.gamma) for name, belief in held.items()}
+    # Most candidates share one belief, the prior: each distinct one is looked at once.
+    distinct = {id(belief): belief for belief in held.values()}
+    bound_of = {key: ucb(belief, t, policy.gamma) for key, belief in distinct.items()}
+    bounds = {name: bound_of[id(belief)] for name, belief in held.items()}
     values = np.array(list(bounds.values()), dtype=np.float64)
     counts = np.array([belief.n for belief in held.values()], dtype=np.int64)
     level = ucbs(np.full(len(names), prior.mean), counts, t, policy.gamma)

@@ -312,8 +312,9 @@ def linger(center: Center) -> None:
     # A center that restarts only in order to linger has met nobody yet; others may miss its words.
     everybody = greets_all(center) or center.own is None
     busy = False
+    lacking = set(center.ledger.peers_with_unsettled())
     for peer in center.peers.all():
-        unsettled = bool(center.ledger.unsettled_with(peer.id))
+        unsettled = peer.id in lacking
         waited_for = everybody or unsettled
         seen = max(peer.last_heard, center.phase_started if waited_for else 0.0)
         if peer.refused is not None or center.now - seen >= wait:
