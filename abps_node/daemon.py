@@ -142,9 +142,8 @@ class Daemon:
         """Start everything, wait for the end, take everything down again."""
         loop = asyncio.get_running_loop()
         self._end: asyncio.Future[Exit] = loop.create_future()
+        self._listen_to_signals(loop)
         endpoint = await self._bind()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._on_signal, number)
         discovery = make_discovery(
             self._config.federation, self._config.id, self._config.mqtt, self._on_remark
         )
@@ -212,6 +211,8 @@ class Daemon:
         task = asyncio.get_running_loop().create_task(self._guarded(work), name=name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        # Canceled before its first step, the task would leave the work behind, never awaited.
+        task.add_done_callback(lambda _: work.close())
 
     async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
         """The root of every task: what goes wrong in it ends the daemon with that error."""
@@ -223,6 +224,19 @@ class Daemon:
     def _fail(self, error: Exception) -> None:
         if not self._end.done():
             self._end.set_exception(error)
+
+    def _listen_to_signals(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Also after the loop is gone: a late signal must not kill while the state is closed.
+
+        asyncio's own handlers end with their loop. Who called may restore the former ones.
+        """
+
+        def hand_over(number: int, _: object) -> None:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(self._on_signal, number)
+
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, hand_over)
 
     def _on_signal(self, number: int) -> None:
         self._worker.cancel()
@@ -304,7 +318,7 @@ class Daemon:
             self._housekeeping_due = now + HOUSEKEEPING_S
             try:
                 self._housekeep()
-            except NodeError as error:
+            except Exception as error:  # noqa: BLE001 - root of the timer: end, never stop ticking
                 self._fail(error)
         self._schedule_tick()
 
