@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
+import subprocess
+import sys
 import time
+import warnings
 from pathlib import Path
 
+import pytest
+
 from abps_node.config import CenterConfig
+from abps_node.discovery.directory import DirectoryDiscovery
 from abps_node.exits import ExitCode
+from abps_node.store.reader import Reader
 from protocol.messages import Goodbye, Hello
+from tests.support.center_processes import ROOT
 from tests.support.player import Player
 from tests.support.residents import WAIT_S, Resident, Residents, eventually
 from tests.support.soundness import check_state, records
@@ -86,3 +95,45 @@ async def test_a_second_signal_changes_nothing(tmp_path: Path, residents: Reside
     assert await end_of(amber) == ExitCode.STOPPED
     check_state(layout.centers[0])
     await player.close()
+
+
+async def test_a_signal_before_the_first_step_leaves_nothing_unawaited(
+    tmp_path: Path, residents: Residents, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    announce = DirectoryDiscovery.announce
+
+    async def interrupted(self: DirectoryDiscovery, address: str, incarnation: int) -> None:
+        await announce(self, address, incarnation)
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.sleep(0.1)
+
+    monkeypatch.setattr(DirectoryDiscovery, "announce", interrupted)
+    layout = ward_federation(tmp_path / "f", ["amber", "crow"], ward_contract())
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert await end_of(residents.start(layout.centers[0])) == ExitCode.STOPPED
+        gc.collect()
+    assert not [w for w in caught if "never awaited" in str(w.message)]
+
+
+SIGNAL_WHILE_CLOSING = """
+import signal, sys
+from abps_node.store import Store
+close = Store.close
+def late(self, *, clean=True):
+    signal.raise_signal(signal.SIGTERM)
+    close(self, clean=clean)
+Store.close = late
+sys.argv = ["abps", "run", sys.argv[1]]
+from abps_node.cli.main import run
+run()
+"""
+
+
+def test_a_signal_while_the_state_is_closed_kills_nothing(tmp_path: Path) -> None:
+    agreed = ward_contract({"rounds": 1}, {"min_peers": 0, "linger_s": 0.5})
+    (center,) = ward_federation(tmp_path / "f", ["amber"], agreed).centers
+    command = [sys.executable, "-c", SIGNAL_WHILE_CLOSING, str(center.path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == ExitCode.OK, done.stderr
+    assert Reader(center.state_dir).condition() == "finished"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import time
 from collections.abc import Callable
 
@@ -84,6 +85,7 @@ class Residents:
 
     def __init__(self) -> None:
         self._tasks: list[asyncio.Task[int]] = []
+        self._handlers = {n: signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGINT)}
 
     def start(self, center: CenterConfig, learner: type[Learner] = Learner) -> Resident:
         """Start one center."""
@@ -97,6 +99,8 @@ class Residents:
 
     async def close(self) -> None:
         """End what still runs; an error that nobody has seen comes up here."""
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
         for task in self._tasks:
             task.cancel()
         for outcome in await asyncio.gather(*self._tasks, return_exceptions=True):
