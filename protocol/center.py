@@ -44,6 +44,17 @@ class Phase(StrEnum):
     STOPPED = "stopped"
 
 
+class Hold(StrEnum):
+    """What a center waits for its turn with, where everybody goes in step (``sim.lockstep``)."""
+
+    NOTHING = "nothing"
+    """As daemons do: each at its own pace."""
+    PROPOSALS = "proposals"
+    """It answers, and proposes to nobody yet."""
+    MERGE = "merge"
+    """It proposes and answers, also with all slots full."""
+
+
 @dataclass(frozen=True)
 class Identity:
     """Who this center is in this incarnation."""
@@ -165,6 +176,7 @@ class Center:
     """When to look again for peers that are due for a hello or a ping."""
     last_asked: float = 0.0
     """When a peer last wanted something of us."""
+    hold: Hold = Hold.NOTHING
     out: list[Effect] = field(default_factory=list)
     probe_rng: random.Random = field(default_factory=random.Random)
 

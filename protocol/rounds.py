@@ -9,7 +9,7 @@ from protocol import goal as goal_filter
 from protocol import ranking
 from protocol import trunk as trunks
 from protocol.beliefs import Belief
-from protocol.center import Center, OwnTrunk, Phase, Round
+from protocol.center import Center, Hold, OwnTrunk, Phase, Round
 from protocol.effects import CommitRound, Credit, Exit, Merge, Train
 from protocol.events import Merged, Trained
 from protocol.handshake import farewell, say_goodbye, suspect
@@ -23,6 +23,7 @@ from protocol.recording import round_record
 from protocol.session import MERGEABLE, Input, State
 from protocol.settlement import announce, ask_unsettled
 
+NAMED_UNMET = 6
 QUIET_S = 1.0
 """A finished center answers until nobody has asked anything for this long."""
 
@@ -32,19 +33,33 @@ def wait_for_peers(center: Center) -> None:
     pacing = center.contract.pacing
     met = len(center.peers.compatible())
     waited = center.now - center.phase_started >= pacing.start_wait_s
-    if met < pacing.min_peers and not waited:
-        return
     refused = sum(peer.refused is not None for peer in center.peers.all())
+    hopeless = 0 < refused == len(center.peers.all())
+    if met < pacing.min_peers and not waited and not hopeless:
+        return
     if met == 0 and refused and pacing.min_peers > 0:
-        detail = f"all {refused} peers that answered refused the handshake"
+        detail = f"every peer that answered ({refused}) refused the handshake"
         center.note("refused-by-all", detail, level="error")
         center.enter(Phase.STOPPED)
         center.out.append(Exit("refused", detail))
         return
     if met < pacing.min_peers:
-        text = f"starting with {met} of {pacing.min_peers} peers after {pacing.start_wait_s:g} s"
+        text = (
+            f"starting with {met} of {pacing.min_peers} peers after {pacing.start_wait_s:g} s; "
+            f"not met: {_unmet(center)}"
+        )
         center.note("start-wait-over", text, level="warning")
     begin_round(center)
+
+
+def _unmet(center: Center) -> str:
+    """Who is missing, and of whom not even an address is known; the first few of many."""
+    missing = [peer for peer in center.peers.all() if not peer.compatible]
+    words = [
+        peer.id if peer.reachable else f"{peer.id} (no address)" for peer in missing[:NAMED_UNMET]
+    ]
+    more = len(missing) - len(words)
+    return ", ".join(words) + (f" and {more} more" if more else "")
 
 
 def begin_round(center: Center) -> None:
@@ -150,10 +165,12 @@ def _expire_exchange(center: Center, session: Session) -> None:
 
 def gather(center: Center) -> None:
     """Propose on; merge when nothing is pending and nothing more is to be expected."""
+    if center.hold is Hold.PROPOSALS:
+        return
     propose_next(center)
     current = center.round
     pending = any(session.is_open for session in center.ledger.live_in(current.number))
-    if pending or current.greetings:
+    if pending or current.greetings or center.hold is Hold.MERGE:
         return
     full = center.ledger.slots_used(current.number) >= center.contract.policy.kappa
     over = center.now > center.negotiation_ends
