@@ -171,6 +171,9 @@ class Node:
             center.out.append(SaveSessions(rows))
             text = f"{len(aborted)} sessions of an earlier incarnation aborted"
             center.note("sessions-aborted", text)
+        if introduction.greets_all(center):
+            for peer in center.peers.all():
+                center.peer_changed(peer)
         center.enter(Phase.LINGERING if center.finished else Phase.WAITING)
 
     def _stop(self, event: StopRequested) -> None:

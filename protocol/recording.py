@@ -135,6 +135,7 @@ def _rest(center: Center, failed: int) -> RestRecord:
     outcomes += ["exchange-failed"] * failed
     return diagnose(
         RestFacts(
+            roster=len(peers.all()),
             known=known_peers(center),
             unavailable=sum(
                 p.status in (PeerStatus.SUSPECT, PeerStatus.AWAY)

@@ -28,6 +28,8 @@ _SINGLE_CAUSE = {
 class RestFacts:
     """What the round knew."""
 
+    roster: int
+    """Other members, met or not."""
     known: int
     unavailable: int
     """Known peers that are suspect, away or in back-off."""
@@ -61,6 +63,7 @@ def diagnose(facts: RestFacts) -> RestRecord:
     """Name the cause of a rest, with counts and one sentence."""
     cause = cause_of(facts)
     counts = {
+        "roster": facts.roster,
         "known": facts.known,
         "unavailable": facts.unavailable,
         "finished": facts.finished,
@@ -113,7 +116,7 @@ def _explain(cause: RestCause, facts: RestFacts) -> str:
     match cause:
         case RestCause.NO_PEERS:
             refused = f"; {facts.refused} refused the handshake" if facts.refused else ""
-            return f"no compatible peer has been met{refused}"
+            return f"none of the {facts.roster} other members has been met{refused}"
         case RestCause.FILTER_EMPTY:
             limit = "none" if facts.threshold is None else f"{facts.threshold:.4f}"
             best = _best(facts.scores) if facts.scores else "unknown, no card"

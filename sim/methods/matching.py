@@ -240,6 +240,7 @@ def _why_alone(
         _objection(rules, beliefs, peer, center, t) or "busy" for peer in asked.refused
     )
     facts = RestFacts(
+        roster=known,
         known=known,
         unavailable=0,
         finished=finished,

@@ -34,7 +34,10 @@ def test_no_peers() -> None:
     net.run_until(lambda: net.actors["a"].exit is not None, 200)
     rest = rest_of(net, "a", 1)
     assert rest.cause is RestCause.NO_PEERS
-    assert rest.counts["known"] == 0
+    assert rest.counts["known"] == 0 and rest.counts["roster"] == 1
+    assert rest.explanation == "none of the 1 other members has been met"
+    (waited,) = [n.text for n in net.actors["a"].notes if n.kind == "start-wait-over"]
+    assert waited == "starting with 0 of 1 peers after 5 s; not met: b"
 
 
 def test_filter_empty_names_threshold_and_best_score() -> None:
@@ -150,6 +153,7 @@ def test_a_bad_network_gives_causes_that_are_not_intentional() -> None:
 
 
 FACTS = RestFacts(
+    roster=3,
     known=3,
     unavailable=0,
     finished=0,
