@@ -169,9 +169,12 @@ class Daemon:
         while True:
             try:
                 return await self._transport.start()
-            except BindError:
+            except BindError as error:
                 if time.monotonic() >= deadline:
-                    raise
+                    raise BindError(
+                        f"bind in {self._config.path}: {error}; end what holds the port, or change "
+                        "bind"
+                    ) from error
                 await asyncio.sleep(0.25)
 
     async def _announce(self, discovery: Discovery, endpoint: str) -> None:

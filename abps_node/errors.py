@@ -41,7 +41,9 @@ class DataError(NodeError):
         text = str(self)
         if not self._cell:
             return text
-        return text.replace(self._cell, "found a value not logged here, allowed")
+        return text.replace(
+            self._cell, "found a value not logged here (`abps check` shows it), allowed"
+        )
 
 
 class KeyFileError(NodeError):

@@ -19,8 +19,16 @@ Check = Callable[[CenterConfig], Iterable[Finding]]
 
 CHECKS: Final[dict[str, tuple[Check, str]]] = {
     "contract": (check_agreement, "change federation.toml, in all centers alike"),
-    "keys": (check_keys, "`abps init` makes a key pair; the roster needs its public key"),
-    "data": (check_patients, "change the table, or agree on another schema"),
+    "keys": (
+        check_keys,
+        "chmod 600 the secret file; a missing pair is made by `abps init`, and its public key "
+        "belongs on the roster",
+    ),
+    "data": (
+        check_patients,
+        "put the table there or correct `data` in center.toml; change the table, or agree on "
+        "another schema",
+    ),
     "port": (check_port, "end what holds the port (this center's daemon?), or change bind"),
     "peers": (check_peers, "mount the shared folder, correct [mqtt], or change [discovery]"),
     "disk": (check_disk, "make the folder writable, or set another state_dir"),
@@ -35,7 +43,10 @@ def check_center(path: Path) -> list[Finding]:
         config = load_center_config(path)
     except ConfigError as error:
         lines = str(error).splitlines()
-        findings = [problem("config", line, "change the key that is named") for line in lines]
+        fix = "change the key that is named"
+        if not path.exists():
+            fix = "name the center.toml of this center; `abps init DIR` makes one"
+        findings = [problem("config", line, fix) for line in lines]
         rest = f"not looked at yet: {', '.join(CHECKS)}"
         return [*findings, warning("config", rest, "first correct the files")]
     findings = [ok("config", f"{config.path.name} and {config.federation.path.name} are valid")]

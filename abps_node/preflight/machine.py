@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sqlite3
 import tempfile
@@ -15,7 +16,7 @@ from abps_node.errors import BindError, StoreError
 from abps_node.filesystem import shared_file_system
 from abps_node.preflight.finding import Finding, ok, problem, warning
 from abps_node.store.connection import connect_to_read, readable_errors
-from abps_node.store.opening import check_owner
+from abps_node.store.opening import check_owner, is_empty
 from abps_node.store.schema import STATE_FILE
 
 LEAST_FREE_BYTES: Final = 100 * 1024**2
@@ -32,7 +33,11 @@ def check_port(config: CenterConfig) -> Iterator[Finding]:
         try:
             socket.bind(config.bind)
         except zmq.ZMQError as error:
-            raise BindError(f"{config.bind}: cannot be bound: {error.strerror or error}") from error
+            # libzmq's own text would repeat the address.
+            cause = os.strerror(error.errno) if error.errno else str(error)
+            raise BindError(
+                f"{config.path}: bind: found {config.bind}, which cannot be bound: {cause}"
+            ) from error
     yield ok("port", f"{config.bind} is free")
     host, _ = split_address(config.bind)
     told = config.advertise or config.member.address
@@ -42,12 +47,34 @@ def check_port(config: CenterConfig) -> Iterator[Finding]:
             f"{config.bind} is reachable from this machine only",
             'set bind = "tcp://*:PORT" for centers elsewhere to connect',
         )
+    if _disagrees(config):
+        yield warning(
+            "port",
+            f"the roster says {config.member.address}, this center listens on {config.bind} and "
+            "advertises nothing else",
+            "correct bind, advertise, or the address in the roster",
+        )
     if host in WILDCARD_HOSTS and told is None:
         yield warning(
             "port",
             "no address of this center is known to the others; it can only connect to them",
             "set advertise, or the address in the roster",
         )
+
+
+def _disagrees(config: CenterConfig) -> bool:
+    """Whether the roster sends the others to a port or host on which nobody will listen.
+
+    Behind a router both may be right, which is what ``advertise`` says.
+    """
+    if config.advertise is not None or config.member.address is None:
+        return False
+    (host, port), (told_host, told_port) = (
+        split_address(config.bind),
+        split_address(config.member.address),
+    )
+    other_host = is_loopback(host) and not is_loopback(told_host)
+    return port not in (0, told_port) or port == 0 or other_host
 
 
 def check_disk(config: CenterConfig) -> Iterator[Finding]:
@@ -83,6 +110,9 @@ def check_state(config: CenterConfig) -> Iterator[Finding]:
     with readable_errors(path):
         db = connect_to_read(path)
         try:
+            if is_empty(db):
+                yield ok("state", f"none yet in {config.state_dir}; a start has just begun it")
+                return
             check_owner(path, db, config.id, config.federation.contract)
             rounds, finished = _progress(db)
         finally:

@@ -34,6 +34,12 @@ def create_if_empty(path: Path, db: sqlite3.Connection, center_id: str, contract
         raise
 
 
+def is_empty(db: sqlite3.Connection) -> bool:
+    """Whether nothing has been written yet: the first start of a center is just under way."""
+    tables = db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    return _version(db) == 0 and int(tables) == 0
+
+
 def check_owner(path: Path, db: sqlite3.Connection, center_id: str, contract: Contract) -> None:
     """Raise ``StoreError`` unless this is a sound state of this center and contract."""
     if _version(db) != SCHEMA_VERSION:

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import secrets
 import time
 from collections.abc import Callable, Mapping
@@ -132,7 +133,9 @@ class Transport:
             self._socket.bind(self._bind)
         except zmq.ZMQError as error:
             await self._close_sockets(0)
-            raise BindError(f"{self._bind}: cannot be bound: {error.strerror}") from error
+            # libzmq's own text would repeat the address.
+            cause = os.strerror(error.errno) if error.errno else str(error)
+            raise BindError(f"{self._bind}: cannot be bound: {cause}") from error
         self._open = True
         self._read()
         self._guard.start()

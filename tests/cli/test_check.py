@@ -126,7 +126,10 @@ def test_one_problem_never_hides_the_others(tmp_path: Path) -> None:
         path.write_text(text, encoding="utf-8")
         bad = problems(path)
     assert list(bad) == ["keys", "data", "port", "state"]
-    assert f"tcp://127.0.0.1:{port}: cannot be bound: Address already in use" in bad["port"]
+    assert (
+        f"bind: found tcp://127.0.0.1:{port}, which cannot be bound: Address already in use"
+        in bad["port"]
+    )
     assert "found the state of contract" in bad["state"]
 
 
@@ -240,7 +243,10 @@ def test_wildcard_without_an_address_can_only_connect(tmp_path: Path) -> None:
 
 def test_host_that_is_not_of_this_machine(tmp_path: Path) -> None:
     path = make_center(tmp_path, center=center_tables() | {"bind": "tcp://192.0.2.1:0"})
-    assert "tcp://192.0.2.1:0: cannot be bound: Cannot assign" in problems(path)["port"]
+    assert (
+        "bind: found tcp://192.0.2.1:0, which cannot be bound: Cannot assign"
+        in problems(path)["port"]
+    )
 
 
 def test_a_disk_that_machines_share(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from abps_node.cli import read
+from abps_node.cli import human, read
 from abps_node.errors import ConfigError, NodeError, StoreError
 from abps_node.store import Store
 from protocol.effects import Note, PeerChanged, PhaseChanged, SessionRow
@@ -141,6 +141,45 @@ def test_status_of_a_running_center(state_dir: Path) -> None:
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", found["phase_since"])
 
 
+def test_partners_now_are_those_of_a_running_center(state_dir: Path, store: Store) -> None:
+    with store._transaction() as db:
+        db.execute("UPDATE meta SET pid_started = 'another process'")
+    assert "partners now none" in words(run("status", state_dir))
+    assert as_json("status", state_dir)["partners_now"] == []
+
+
+@pytest.mark.parametrize(
+    ("metric", "name"), [("brier", "1 − brier"), ("logloss", "−log-loss"), ("auroc", "auroc")]
+)
+def test_a_metric_is_called_what_its_value_is(store: Store, metric: str, name: str) -> None:
+    commit = Chronicle(contract=CONTRACT).with_partners({"near": 0.05}, validation=0.9)
+    found = commit.record.validation.model_copy(update={"metric": metric})
+    record = commit.record.model_copy(update={"validation": found})
+    store.commit_round(type(commit)(**{**vars(commit), "record": record}))
+    assert f"validation {name} 0.9000" in words(run("status", store.path.parent))
+
+
+def test_the_last_event_names_its_peer_once(store: Store) -> None:
+    for peer, text, shown in (
+        ("near", "near: connection-lost, it ended", "info, near: connection-lost, it ended"),
+        ("near", "near-by is suspect", "info, near: near-by is suspect"),
+        ("far", "far is suspect", "info, far is suspect"),
+    ):
+        store.note(Note("connection", "info", peer, text, {}), 1)
+        assert shown in words(run("status", store.path.parent))
+
+
+@pytest.mark.parametrize("status", ["finished", "away"])
+def test_a_connection_that_ends_after_a_farewell_is_no_news(store: Store, status: str) -> None:
+    store.note(Note("peer-left", "info", "near", "near said goodbye", {}), 1)
+    store.note(Note("connection", "info", "near", "near: connection-lost, it ended", {}), 1)
+    store.peer(PeerChanged("near", "met", 1, None, ""))
+    assert "connection-lost" in run("status", store.path.parent)
+    store.peer(PeerChanged("near", status, 1, None, ""))
+    text = run("status", store.path.parent)
+    assert "near said goodbye" in text and "connection-lost" not in text
+
+
 def test_status_before_the_first_round(store: Store) -> None:
     text = words(run("status", store.path.parent))
     assert "running: phase starting" in text
@@ -199,6 +238,23 @@ def test_many_partners_stay_within_the_width(store: Store) -> None:
     lines = run("rounds", store.path.parent).splitlines()
     assert max(map(len, lines)) <= 100
     assert all(f"{name} +0.020" in "\n".join(lines) for name in names)
+
+
+@pytest.mark.parametrize("command", ["rounds", "peers"])
+def test_eighty_columns_are_enough(
+    store: Store, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(human, "WIDTH_WITHOUT_TERMINAL", 80)
+    names = ["mosf-malignancy", "colon-cancer"]
+    for name in names:
+        store.peer(PeerChanged(name, "suspect", 2, (0.25, 6.0), "silent"))
+        store.seen(name)
+    chronicle = Chronicle(contract=CONTRACT, peers=names)
+    store.commit_round(chronicle.with_partners(dict.fromkeys(names, 0.02)))
+    store.commit_round(chronicle.resting(RestCause.BELOW_THRESHOLD, "Best UCB 0.43."))
+    text = run(command, store.path.parent)
+    assert "…" not in text and max(map(len, text.splitlines())) <= 80
+    assert all(name in text for name in names)
 
 
 def test_no_rounds_are_a_sentence(store: Store) -> None:

@@ -20,4 +20,5 @@ def test_what_a_cell_held_is_in_the_message_and_not_in_the_log(tmp_path: Path, c
     assert f"'{cell}'" in str(caught.value)
     logged = caught.value.without_cell
     assert f"'{cell}'" not in logged
-    assert "column 'age', row 2: found a value not logged here, allowed: a number" in logged
+    shown = "found a value not logged here (`abps check` shows it), allowed: a number"
+    assert f"column 'age', row 2: {shown}" in logged

@@ -63,7 +63,9 @@ def a_label_that_is_none(center: CenterConfig) -> str:
     table = ward_patients()
     died = pa.array([2] * table.num_rows)
     parquet.write_table(table.set_column(0, "died", died), center.data)
-    return "column 'died', row 1: found a value not logged here, allowed: 0/1"
+    return (
+        "column 'died', row 1: found a value not logged here (`abps check` shows it), allowed: 0/1"
+    )
 
 
 def a_column_less(center: CenterConfig) -> str:
