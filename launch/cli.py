@@ -69,13 +69,14 @@ def local(
         print(json.dumps(summary.as_json(layout, rows), indent=2, ensure_ascii=False))
         raise typer.Exit(code)
     out.print()
-    out.print(summary.as_text(rows))
+    out.print(summary.as_text(rows, out))
     command, center = summary.worth_a_look(layout, rows)
     where = directory / "centers" / "ID" / "state"
-    line = (
-        f"State of each center: {where}  Look into one: {_abps()} {command} {shlex.quote(center)}"
-    )
-    out.print(line, soft_wrap=True, markup=False, highlight=False)
+    for line in (
+        f"State of each center: {where}",
+        f"Look into one: {_abps()} {command} {shlex.quote(center)}",
+    ):
+        out.print(line, soft_wrap=True, markup=False, highlight=False)
     raise typer.Exit(code)
 
 
@@ -101,7 +102,7 @@ def results(
         out = Console()
         if not out.is_terminal:
             out.width = _WIDTH_WITHOUT_TERMINAL
-        out.print(summary.as_text(rows))
+        out.print(summary.as_text(rows, out))
     raise typer.Exit(0 if all(row.finished for row in rows) else 1)
 
 

@@ -8,6 +8,7 @@ from typing import Final
 
 from rich.console import Console
 
+from abps_node.cli.human import metric_name
 from abps_node.config import CenterConfig
 from abps_node.errors import StoreError
 from abps_node.exits import ExitCode
@@ -194,7 +195,7 @@ class _Launch:
         last = metric = ""
         if status is not None and status.validation is not None:
             last = ", ".join(status.partners_last) or "none"
-            metric = f"{status.validation.metric} {status.validation.value:.3f}"
+            metric = f"{metric_name(status.validation.metric)} {status.validation.value:.3f}"
         return CenterView(
             id=center.id,
             phase=phase,

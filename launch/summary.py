@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from rich.console import Group, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from abps_node.cli.human import fits
 from abps_node.config import CenterConfig
 from abps_node.errors import DataError, StoreError
 from abps_node.store.reader import Reader
@@ -124,31 +125,75 @@ def as_json(layout: FederationLayout, rows: Sequence[CenterSummary]) -> dict[str
     }
 
 
-def as_text(rows: Sequence[CenterSummary]) -> RenderableType:
-    """The table, and below it what may and may not be read from it."""
+def as_text(rows: Sequence[CenterSummary], console: Console) -> RenderableType:
+    """The table, and below it what may and may not be read from it.
+
+    On a narrow console related figures share a column and the causes of isolation follow below.
+    """
+    lines = [Text(), *(Text(line) for line in remarks(rows))]
+    wide = _wide(rows)
+    if fits(wide, console):
+        return Group(wide, *lines)
+    return Group(_narrow(rows, console.width), *_cause_lines(rows), *lines)
+
+
+def _wide(rows: Sequence[CenterSummary]) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), collapse_padding=True)
-    table.add_column("center", style="bold")
-    table.add_column("patients", justify="right")
-    table.add_column("test\nevents", justify="right")
-    table.add_column("test AUROC\nalone")
-    table.add_column("test AUROC\nfederated")
-    table.add_column("rounds", justify="right")
-    table.add_column("distinct\npartners", justify="right")
-    table.add_column("isolated\nrounds")
-    table.add_column("sent\nreceived", justify="right")
+    table.add_column("center", style="bold", no_wrap=True)
+    table.add_column("patients", justify="right", no_wrap=True)
+    table.add_column("test\nevents", justify="right", no_wrap=True)
+    table.add_column("test AUROC\nalone", no_wrap=True)
+    table.add_column("test AUROC\nfederated", no_wrap=True)
+    table.add_column("rounds", justify="right", no_wrap=True)
+    table.add_column("distinct\npartners", justify="right", no_wrap=True)
+    table.add_column("isolated\nrounds", no_wrap=True)
+    table.add_column("sent\nreceived", justify="right", no_wrap=True)
     for row in rows:
         table.add_row(
             row.id,
             _count(row.patients),
-            "–" if row.test_rows is None else f"{row.test_events} of {row.test_rows}",
+            _events(row),
             _interval(row.alone),
             _interval(row.federated),
             str(row.rounds),
             str(len(row.partners)),
-            _causes(row.isolated),
-            f"{megabytes(row.sent_bytes)}\n{megabytes(row.received_bytes)}",
+            _causes(row.isolated, "\n"),
+            _bytes(row),
         )
-    return Group(table, Text(), *(Text(line) for line in remarks(rows)))
+    return table
+
+
+def _narrow(rows: Sequence[CenterSummary], width: int) -> Table:
+    """At most 54 columns beside the id, which is folded if it must, never cut."""
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), collapse_padding=True)
+    table.add_column("center", style="bold", overflow="fold", max_width=max(8, width - 59))
+    table.add_column("patients\ntest events", justify="right", no_wrap=True)
+    table.add_column("AUROC\nalone", no_wrap=True)
+    table.add_column("AUROC\nfederated", no_wrap=True)
+    table.add_column("rounds\nisolated", justify="right", no_wrap=True)
+    table.add_column("distinct\npartners", justify="right", no_wrap=True)
+    table.add_column("sent\nreceived", justify="right", no_wrap=True)
+    for row in rows:
+        table.add_row(
+            row.id,
+            f"{_count(row.patients)}\n{_events(row)}",
+            _interval(row.alone),
+            _interval(row.federated),
+            f"{row.rounds}\n{sum(row.isolated.values())}",
+            str(len(row.partners)),
+            _bytes(row),
+        )
+    return table
+
+
+def _cause_lines(rows: Sequence[CenterSummary]) -> list[Text]:
+    """Why centers were isolated, a line each."""
+    lines = [
+        Text.assemble("  ", (row.id, "bold"), f": {_causes(row.isolated, ', ')}", overflow="fold")
+        for row in rows
+        if row.isolated
+    ]
+    return [Text(), Text("Isolated rounds"), *lines] if lines else []
 
 
 def remarks(rows: Sequence[CenterSummary]) -> list[str]:
@@ -208,10 +253,18 @@ def _interval(auroc: Auroc | None) -> str:
     if auroc is None:
         return "–"
     if auroc.value is None:
-        return "one class only"
-    interval = "" if auroc.low is None else f"\n{auroc.low:.2f} to {auroc.high:.2f}"
+        return "one class\nonly"
+    interval = "" if auroc.low is None else f"\n{auroc.low:.2f}–{auroc.high:.2f}"
     return f"{auroc.value:.3f}{interval}"
 
 
-def _causes(isolated: dict[str, int]) -> str:
-    return "\n".join(f"{rounds} {cause}" for cause, rounds in isolated.items()) or "none"
+def _events(row: CenterSummary) -> str:
+    return "–" if row.test_rows is None else f"{row.test_events} of {row.test_rows}"
+
+
+def _bytes(row: CenterSummary) -> str:
+    return f"{megabytes(row.sent_bytes)}\n{megabytes(row.received_bytes)}"
+
+
+def _causes(isolated: Mapping[str, int], between: str) -> str:
+    return between.join(f"{rounds} {cause}" for cause, rounds in isolated.items()) or "none"

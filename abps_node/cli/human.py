@@ -16,9 +16,13 @@ from abps_node.logs import JSON_ESCAPES
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
 WIDTH_WITHOUT_TERMINAL: Final = 100
 MISSING: Final = "–"
+_METRICS: Final = {"brier": "1 − brier", "logloss": "−log-loss"}
+"""Those whose recorded value, for which more is better, is not the plain score."""
+_UNBOUNDED: Final = 10_000
 _CONTROL: Final = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
 
 
@@ -75,6 +79,19 @@ def clock(at: float | None) -> str:
 def number(value: float | None, digits: int = 3) -> str:
     """A number with so many decimals; a dash for none."""
     return MISSING if value is None else f"{value:.{digits}f}"
+
+
+def metric_name(metric: str) -> str:
+    """A recorded validation metric as what its value is: 1 − brier, −log-loss, or its own name."""
+    return _METRICS.get(metric, metric)
+
+
+def fits(table: Table, console: Console) -> bool:
+    """Whether all cells of a table can be shown as they are, unfolded."""
+    from rich.measure import Measurement
+
+    unbounded = console.options.update(width=_UNBOUNDED)
+    return Measurement.get(console, unbounded, table).maximum <= console.width
 
 
 def signed(value: float | None) -> str:

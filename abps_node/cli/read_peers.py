@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from abps_node.cli.human import MISSING, ago, clean, count, number, plain, utc
+from abps_node.cli.human import MISSING, ago, clean, count, fits, number, plain, utc
 from abps_node.store.reader import Reader
 from abps_node.store.views import PeerView
 from protocol.beliefs import Belief, ucb
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 FEW_PEERS = 30
 """Up to so many are always listed one by one."""
+_WORDS = {"status": "status", "outcome": "outcome (round)"}
+"""Headings of the columns of text."""
 _UNKNOWN = PeerView("", "unmet", 0, None, "", None, None, None)
 
 
@@ -127,7 +129,7 @@ def show(table: PeerTable, console: Console, everyone: bool) -> None:
         shown = tuple(line for line in table.lines if line.telling)
     console.print(_title(table))
     if shown:
-        console.print(_table(table, shown))
+        console.print(_fitting(shown, console))
     for line in shown:
         if line.view.status == "refused" and line.view.detail:
             console.print(f"{line.view.peer} is refused: {clean(line.view.detail)}", style="red")
@@ -146,29 +148,54 @@ def _title(table: PeerTable) -> str:
     return f"{table.center} {after}: {count(len(table.lines), 'peer')}; {bounds}; {goal}"
 
 
-def _table(table: PeerTable, lines: tuple[PeerLine, ...]) -> Table:
+def _fitting(lines: tuple[PeerLine, ...], console: Console) -> Table:
+    """All columns where they fit; else without α and β, which follow from mean and n, or less."""
+    scored = any(line.goal_score is not None for line in lines)
+    unscored = set() if scored else {"goal"}
+    for left_out in (set[str](), {"α", "β"}, {"α", "β", "card"}):
+        made = _table(lines, left_out | unscored, console.width)
+        if fits(made, console):
+            break
+    return made
+
+
+def _table(lines: tuple[PeerLine, ...], left_out: set[str], width: int) -> Table:
     from rich.table import Table
     from rich.text import Text
 
     made = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
-    made.add_column("peer", overflow="fold", min_width=8)
-    made.add_column("status")
-    for name in ("n", "mean", "α", "β", "UCB"):
-        made.add_column(name, justify="right", no_wrap=True)
-    scored = any(line.goal_score is not None for line in lines)
-    if scored:
-        made.add_column("goal", justify="right", no_wrap=True)
-    made.add_column("last outcome (round)", overflow="fold", min_width=12)
-    made.add_column("seen", justify="right", no_wrap=True)
-    made.add_column("card", justify="right", no_wrap=True)
-    for line in lines:
-        belief, view = line.belief, line.view
-        cells = [view.peer, _status(view), str(belief.n), number(belief.mean)]
-        cells += [number(belief.alpha, 2), number(belief.beta, 2), number(line.ucb)]
-        cells += [number(line.goal_score)] if scored else []
-        cells += [_outcome(view), ago(view.last_seen), _card(view.card)]
-        made.add_row(*map(Text, cells), style=_style(view.status))
+    rows = [_cells(line) for line in lines]
+    names = [name for name in rows[0] if name not in left_out]
+    # A name is only folded if it takes more than a third of the line.
+    widest = min(max(len(line.view.peer) for line in lines), width // 3)
+    for name in names:
+        if name == "peer":
+            made.add_column(name, overflow="fold", min_width=widest)
+        elif name in _WORDS:
+            made.add_column(_WORDS[name], overflow="fold", min_width=8)
+        else:
+            made.add_column(name, justify="right", no_wrap=True)
+    for line, cells in zip(lines, rows, strict=True):
+        made.add_row(*(Text(cells[name]) for name in names), style=_style(line.view.status))
     return made
+
+
+def _cells(line: PeerLine) -> dict[str, str]:
+    """What stands in each column, in their order."""
+    belief, view = line.belief, line.view
+    return {
+        "peer": view.peer,
+        "status": _status(view),
+        "n": str(belief.n),
+        "mean": number(belief.mean),
+        "α": number(belief.alpha, 2),
+        "β": number(belief.beta, 2),
+        "UCB": number(line.ucb),
+        "goal": number(line.goal_score),
+        "outcome": _outcome(view),
+        "seen": ago(view.last_seen),
+        "card": _card(view.card),
+    }
 
 
 def _status(view: PeerView) -> str:

@@ -12,9 +12,10 @@ from abps_node.store.reader import Reader
 from abps_node.store.views import RoundEntry
 from protocol.record import RoundRecord
 
-_COLUMNS = "{:>7} {:>15} {:>7} {:>5} {:>7} {:>8}  "
-HEADER = _COLUMNS.format("round", "U(∅)→U(P)", "valid.", "prop.", "time", "bytes")
-HEADER += "partners (φ) or cause of rest"
+_COLUMNS = "{:>7} {:>15} {:>7} {:>5} {:>7}  "
+_BYTES = "{:>8}  "
+_ROOMY = 96
+"""Columns from which on there is room for the bytes, too."""
 _GLUE = "\N{NO-BREAK SPACE}"
 """Keeps a partner and its credit on one line."""
 NOTHING = "No round is committed yet."
@@ -30,7 +31,7 @@ def show_all(reader: Reader, last: int | None, as_json: bool) -> None:
         typer.echo(NOTHING)
     else:
         width = console().width
-        typer.echo("\n".join([HEADER, *(line(entry.record, width) for entry in entries)]))
+        typer.echo("\n".join([header(width), *(line(entry.record, width) for entry in entries)]))
 
 
 class Follower:
@@ -42,7 +43,7 @@ class Follower:
         self._as_json = as_json
         self._shown = 0
         if not as_json:
-            typer.echo(HEADER)
+            typer.echo(header(console().width))
 
     def step(self) -> None:
         """Print what is new."""
@@ -61,6 +62,13 @@ def document(entry: RoundEntry) -> dict[str, Any]:
     return {"at": utc(entry.at), **plain(entry.record)}
 
 
+def header(width: int) -> str:
+    """The names of the columns."""
+    names = _COLUMNS.format("round", "U(∅)→U(P)", "valid.", "prop.", "time")
+    names += _BYTES.format("bytes") if width >= _ROOMY else ""
+    return names + "partners (φ) or cause of rest"
+
+
 def line(record: RoundRecord, width: int) -> str:
     """A round in one line; what does not fit is continued below the last column."""
     accepted = sum(proposal.outcome == "accepted" for proposal in record.proposals_sent)
@@ -74,8 +82,8 @@ def line(record: RoundRecord, width: int) -> str:
         number(record.validation.value, 4),
         f"{len(record.proposals_sent)}/{accepted}",
         f"{record.durations.get('total', 0.0):.1f} s",
-        size(moved),
     )
+    head += _BYTES.format(size(moved)) if width >= _ROOMY else ""
     filled = textwrap.fill(
         _company(record),
         width=max(width, len(head) + 20),

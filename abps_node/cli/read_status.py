@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from abps_node.cli.human import (
@@ -10,6 +11,7 @@ from abps_node.cli.human import (
     clean,
     clock,
     count,
+    metric_name,
     number,
     plain,
     size,
@@ -119,10 +121,8 @@ def _validation(status: Status) -> str:
         return MISSING
     rows = f"{count(found.events, 'event')} in {count(found.rows, 'row')}"
     gain = f"{count(status.rounds_without_gain, 'round')} without gain since"
-    return (
-        f"{found.metric} {number(found.value, 4)} ({rows}); best {number(status.best_metric, 4)} "
-        f"in round {status.best_round}, {gain}"
-    )
+    best = f"best {number(status.best_metric, 4)} in round {status.best_round}"
+    return f"{metric_name(found.metric)} {number(found.value, 4)} ({rows}); {best}, {gain}"
 
 
 def _tests(status: Status) -> list[tuple[str, str]]:
@@ -168,5 +168,11 @@ def _last_event(status: Status) -> str:
     event = status.last_event
     if event is None:
         return MISSING
-    who = f" {event.peer}:" if event.peer else ""
+    # Most texts name their peer themselves.
+    who = f" {event.peer}:" if event.peer and not _names(event.text, event.peer) else ""
     return f"{clock(event.at)}, {event.level},{who} {clean(event.text)}"
+
+
+def _names(text: str, peer: str) -> bool:
+    """Whether the peer occurs in the text as a word of its own."""
+    return re.search(rf"(?<![\w-]){re.escape(peer)}(?![\w-])", text) is not None

@@ -35,6 +35,12 @@ from protocol.contract import Contract
 from protocol.record import RoundRecord
 from protocol.session import EXCHANGING, MERGEABLE
 
+_LAST_EVENT = (
+    "SELECT * FROM events WHERE NOT (kind = 'connection' AND peer IN "
+    "(SELECT peer FROM peers WHERE status IN ('finished', 'away'))) ORDER BY id DESC LIMIT 1"
+)
+"""Without the connections of peers that took their leave: that these end is no news."""
+
 
 class Reader:
     """Read-only views of the state in one directory."""
@@ -59,14 +65,15 @@ class Reader:
             meta = _meta(db)
             newest = db.execute("SELECT * FROM rounds ORDER BY round DESC LIMIT 1").fetchone()
             record = None if newest is None else RoundRecord.model_validate_json(newest["record"])
-            events = db.execute("SELECT * FROM events ORDER BY id DESC LIMIT 1").fetchall()
+            condition = _condition(meta)
+            events = db.execute(_LAST_EVENT).fetchall()
             totals = _traffic_totals(db)
             last_round = 0 if record is None else record.round
             return Status(
                 center=meta["center"],
                 contract_name=self._contract.name,
                 contract_digest=meta["contract_digest"],
-                condition=_condition(meta),
+                condition=condition,
                 incarnation=meta["incarnation"],
                 endpoint=meta["endpoint"],
                 host=meta["host"],
@@ -79,7 +86,11 @@ class Reader:
                 rounds_planned=self._contract.policy.rounds,
                 last_round=last_round,
                 last_round_at=None if newest is None else newest["at"],
-                partners_now=_partners_now(db, meta["phase_round"], last_round),
+                partners_now=(
+                    _partners_now(db, meta["phase_round"], last_round)
+                    if condition in ("running", "elsewhere")
+                    else ()
+                ),
                 partners_last=() if record is None else tuple(p.peer for p in record.partners),
                 validation=None if record is None else record.validation,
                 best_round=meta["best_round"],

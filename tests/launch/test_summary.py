@@ -121,8 +121,9 @@ def test_remarks_name_a_winner_only_where_there_is_one(layout: FederationLayout)
 
 def shown(layout: FederationLayout, width: int = 120) -> str:
     out = io.StringIO()
-    Console(file=out, width=width).print(summary.as_text(summarize(layout)))
-    return out.getvalue()
+    console = Console(file=out, width=width, force_terminal=True, color_system=None)
+    console.print(summary.as_text(summarize(layout), console))
+    return re.sub(r"\x1b\[[0-9;]*m", "", out.getvalue())
 
 
 def test_the_table_shows_what_the_stores_hold(layout: FederationLayout) -> None:
@@ -133,7 +134,7 @@ def test_the_table_shows_what_the_stores_hold(layout: FederationLayout) -> None:
         "apart", "40", "15 of 60", "0.600", "0.800", "5", "2", "2 below-threshold", "1.0 MB",
     ]  # fmt: skip
     assert re.split(r" {2,}", after.strip()) == [
-        "0.50 to 0.65", "0.70 to 0.90", "1 all-busy", "50.0 kB",
+        "0.50–0.65", "0.70–0.90", "1 all-busy", "50.0 kB",
     ]  # fmt: skip
     dead = next(line for line in lines if line.startswith("dead"))
     assert re.split(r" {2,}", dead.strip())[2:] == ["–", "–", "–", "0", "0", "none", "0.0 kB"]
@@ -141,7 +142,34 @@ def test_the_table_shows_what_the_stores_hold(layout: FederationLayout) -> None:
 
 def test_a_test_split_with_one_class_is_said(layout: FederationLayout) -> None:
     ran(layout.centers[2], report(None, None, None), report(None, None, None))
-    assert "one class only" in shown(layout)
+    assert re.search(r"one class +one class .*\n +only +only", shown(layout))
+
+
+@pytest.mark.parametrize("width", [80, 100, 120])
+def test_nothing_is_cut_on_a_terminal(tmp_path: Path, width: int) -> None:
+    names = ["mosf-malignancy", "colon-cancer"]
+    layout = small_federation(tmp_path / "fed", names, rounds=5)
+    for each in layout.centers:
+        ran(each, report(0.70, 0.60, 0.80), report(0.75, 0.65, 0.85))
+    text = shown(layout, width)
+    lines = text.splitlines()
+    assert "…" not in text and max(map(len, lines)) <= width
+    assert all(any(line.startswith(name) for line in lines) for name in names)
+    for whole in ("2 below-threshold", "1 all-busy", "15 of 60", "0.60–0.80", "0.65–0.85"):
+        assert text.count(whole) == len(names)
+    assert ("Isolated rounds" in lines) == (width < 110)
+
+
+def test_a_very_long_name_is_folded_not_cut(tmp_path: Path) -> None:
+    name = "general-hospital-of-a-city-with-a-long-name"
+    layout = small_federation(tmp_path / "fed", [name, "b"], rounds=5)
+    for each in layout.centers:
+        ran(each, report(0.70, 0.60, 0.80), report(0.75, 0.65, 0.85))
+    lines = shown(layout, 80).splitlines()
+    assert max(map(len, lines)) <= 80 and "0.65–0.85" in "".join(lines)
+    row = next(number for number, line in enumerate(lines) if line.startswith(name[:8]))
+    assert "".join(line.split(" ")[0] for line in lines[row : row + 3]) == name
+    assert f"  {name}: 2 below-threshold, 1 all-busy" in lines
 
 
 def test_most_isolated_center_is_worth_a_look(layout: FederationLayout) -> None:
@@ -192,11 +220,10 @@ def test_the_last_line_says_what_to_type(
     result = CliRunner().invoke(cli.app, ["local", str(finished.directory)])
     assert result.exit_code == 0
     where = finished.directory / "centers" / "apart"
-    last = result.stdout.splitlines()[-1]
-    assert last == (
-        f"State of each center: {finished.directory}/centers/ID/state  "
-        f"Look into one: .venv/bin/abps isolation {where}"
-    )
+    assert result.stdout.splitlines()[-2:] == [
+        f"State of each center: {finished.directory}/centers/ID/state",
+        f"Look into one: .venv/bin/abps isolation {where}",
+    ]
 
 
 def test_abps_is_named_as_it_was_called(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
