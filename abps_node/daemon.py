@@ -271,6 +271,11 @@ class Daemon:
         self._schedule_tick()
 
     def _on_frame(self, peer: str, frame: bytes) -> None:
+        if not self._node.has_room(peer, time.monotonic()):
+            # Decoding is what a flood would cost most.
+            self._traffic.add(peer, "in", "dropped", len(frame))
+            self._feed(ev.Flooded(peer))
+            return
         try:
             message = codec.decode(frame, self._max_payload)
         except RemoteError as error:

@@ -60,6 +60,13 @@ class Misbehaved(Event):
 
 
 @dataclass(frozen=True)
+class Flooded(Event):
+    """A frame of ``peer`` was dropped unread, since ``Node.has_room`` said no."""
+
+    peer: str
+
+
+@dataclass(frozen=True)
 class Undeliverable(Event):
     """A message to ``peer`` could not be handed to any connection."""
 

@@ -17,7 +17,7 @@ from protocol.contract import CENTER_ID_PATTERN
 from protocol.errors import MessageError
 
 MAX_CARD = 256
-MAX_SESSIONS_PER_MESSAGE = 256
+MAX_SESSIONS_PER_MESSAGE = 64
 MAX_TEXT = 200
 MAX_INT = 2**53
 _CENTER_ID = re.compile(CENTER_ID_PATTERN)

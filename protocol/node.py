@@ -16,6 +16,7 @@ from protocol.contract import Contract
 from protocol.effects import Effect, Exit, SaveSessions
 from protocol.events import (
     Event,
+    Flooded,
     Heard,
     Merged,
     Misbehaved,
@@ -92,6 +93,11 @@ class Node:
         """Seconds after the last stimulus by which a tick should come."""
         return agenda.next_tick(self.center)
 
+    def has_room(self, peer_id: str, now: float) -> bool:
+        """Whether a frame of this peer is within its rate; if not, it is not worth decoding."""
+        peer = self.center.peers.by_id.get(peer_id)
+        return peer is None or peer.bucket.has_one(self.center.clock.at(now))
+
     def handle(self, event: Event, now: float) -> list[Effect]:
         """Take one stimulus at monotonic time ``now`` (seconds); returns what is to be done."""
         center = self.center
@@ -130,6 +136,8 @@ class Node:
         match event:
             case Reachable(peer=name) if name in center.peers.by_id:
                 handshake.on_reachable(center, center.peers[name])
+            case Flooded(peer=name) if name in center.peers.by_id:
+                self._over_rate(center.peers[name])
             case Unreachable(peer=name) if name in center.peers.by_id:
                 handshake.on_unreachable(center, center.peers[name])
             case Undeliverable(peer=name, reason=reason) if name in center.peers.by_id:
@@ -193,6 +201,8 @@ class Node:
 
     def _misbehaved(self, event: Misbehaved) -> None:
         center = self.center
+        if event.peer in center.peers.by_id:
+            center.peers[event.peer].bucket.take(center.now)
         text = f"{event.peer or 'a stranger'}: {event.reason}, {event.detail}"
         center.note("misbehavior", text, event.peer, "warning", reason=event.reason)
         if event.reason == "protocol-version" and event.peer in center.peers.by_id:

@@ -27,6 +27,11 @@ class StretchedClock:
     lag: float = 0.0
     """Seconds by which the loop was late, in all."""
 
+    def at(self, now: float) -> float:
+        """Protocol time at monotonic time ``now``, without moving there."""
+        gap = 0.0 if self.last is None else max(0.0, now - self.last)
+        return self.protocol + (LATE_STEP_S if gap > MAX_GAP_S else gap)
+
     def advance(self, now: float) -> float:
         """Move to monotonic time ``now`` (seconds); returns protocol time."""
         if self.last is None:
@@ -69,6 +74,10 @@ class TokenBucket:
 
     def __post_init__(self) -> None:
         self.tokens = self.burst
+
+    def has_one(self, now: float) -> bool:
+        """Whether ``take`` would succeed at protocol time ``now``."""
+        return min(self.burst, self.tokens + (now - self.updated) * self.rate) >= 1.0
 
     def take(self, now: float) -> bool:
         """Take one token at protocol time ``now``; False if there is none."""

@@ -8,7 +8,7 @@ import pytest
 
 from protocol.center import Memory, Phase
 from protocol.effects import Note
-from protocol.events import Misbehaved, Reachable, Started, StopRequested, Undeliverable
+from protocol.events import Flooded, Misbehaved, Reachable, Started, StopRequested, Undeliverable
 from protocol.messages import (
     CardMessage,
     Goodbye,
@@ -284,3 +284,17 @@ def test_no_peer_can_fill_the_log() -> None:
     it.wait(2.0)
     it.feed(Misbehaved("a", "bad-magic", "found b'x'"))
     assert it.last(Note).data["held_back_before"] > 900
+
+
+def test_frames_over_the_rate_are_not_worth_reading_junk_included() -> None:
+    it = OneCenter(contract(messages_per_s=10.0))
+    it.meet("a")
+    junk = 0
+    while it.node.has_room("a", it.now):
+        it.feed(Misbehaved("a", "bad-magic", "found junk"))
+        junk += 1
+        assert junk <= 20
+    it.feed(Flooded("a"))
+    assert it.notes("rate-limited")
+    it.wait(0.2)
+    assert it.node.has_room("a", it.now) and it.node.has_room("nobody", it.now)
