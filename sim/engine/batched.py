@@ -27,8 +27,9 @@ from sim.engine.stack import Floats, Index, Scores, SplitName, Stack, Table, off
 from sim.engine.training import Trainer
 from sim.federation import SimCenter
 
-_CACHE = 2_500_000
-"""Bytes of parameters and activations that a chunk should not exceed by much (level-2 cache)."""
+_CACHE = 4_000_000
+"""Bytes that the parameters, moments and gradients of a chunk may take: about the level-2 cache,
+larger chunks spread the cost of each call over more centers, smaller ones stay closer to the core."""
 _LARGEST = 32
 _MEASURES = {
     "auroc": ranks.auroc,
