@@ -28,8 +28,8 @@ from sim.engine.training import Trainer
 from sim.federation import SimCenter
 
 _CACHE = 4_000_000
-"""Bytes that the parameters, moments and gradients of a chunk may take: about the level-2 cache,
-larger chunks spread the cost of each call over more centers, smaller ones stay closer to the core."""
+"""Bytes that parameters, moments and gradients of a chunk may take: about the level-2 cache.
+Larger chunks spread the cost of a call over more centers, smaller ones stay closer to the core."""
 _LARGEST = 32
 _MEASURES = {
     "auroc": ranks.auroc,
