@@ -73,14 +73,19 @@ class Scene:
         """Wait for the refusal in the events; it must stand in the log, and rounds must go on."""
         await eventually(lambda: self.refusals(reason, peer, kind))
         (event,) = self.refusals(reason, peer, kind)
-        lines = [line for line in self.log() if line["event"] == kind]
-        assert event.text in [line["text"] for line in lines if line.get("reason") == reason]
+        # The event is written a moment before its line.
+        await eventually(lambda: self.logged(event, reason))
         await self.goes_on()
         return event
 
+    def logged(self, event: EventView, reason: str) -> bool:
+        lines = [line for line in self.log() if line["event"] == event.kind]
+        return event.text in [line["text"] for line in lines if line.get("reason") == reason]
+
     def log(self) -> list[dict[str, Any]]:
         text = (self.target.center.state_dir / "log.jsonl").read_text(encoding="utf-8")
-        return [json.loads(line) for line in text.splitlines()]
+        whole = text[: text.rfind("\n") + 1]  # the last line may be under way
+        return [json.loads(line) for line in whole.splitlines()]
 
     async def goes_on(self) -> None:
         """From now on it commits two rounds, at least one of them with its companion."""
