@@ -1,4 +1,4 @@
-"""The unit for a center on its own: exit codes agree, and systemd's own checks have no complaint."""
+"""The unit for a center on its own: its exit codes, and what systemd itself says of it."""
 
 from __future__ import annotations
 
