@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from abps_node.errors import NodeError
-from sim.tables import Result, Row, table
+from sim.tables import Result, Row, Spread, table
 
 CHOICE: Final = (
     "local-only",
@@ -76,7 +76,7 @@ def pareto(rows: Sequence[Row], data: str) -> Figure | None:
     points = [(row, row.auroc) for row in rows if row.auroc is not None]
     if not points:
         return None
-    figure, axes = _canvas(9.0, 6.0)
+    figure, axes = _canvas(11.0, 6.0)
     positive = [row.bandwidth_vs_50 for row, _ in points if row.bandwidth_vs_50 > 0]
     least = min(positive, default=0.1) / 2.5
     spots = [(max(row.bandwidth_vs_50, least), auroc.mean) for row, auroc in points]
@@ -108,7 +108,7 @@ def pareto(rows: Sequence[Row], data: str) -> Figure | None:
     axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}×"))
     axes.xaxis.set_minor_formatter(NullFormatter())
-    _label(axes, [row.name for row, _ in points], spots)
+    _key(axes, points, spots)
     axes.set_xlabel("bytes exchanged, relative to 50 rounds of FedAvg (left edge: none)")
     axes.set_ylabel("mean AUROC over centers (test)")
     seeds = sorted({len(row.seeds) for row, _ in points})
@@ -151,23 +151,31 @@ def _front(points: Sequence[tuple[float, float]]) -> list[int]:
     return found
 
 
-def _label(axes: Axes, names: Sequence[str], spots: Sequence[tuple[float, float]]) -> None:
-    """Names beside their points; those that would lie on each other are moved apart."""
-    low, high = axes.get_ylim()
-    room = (high - low) / 34
-    taken: list[tuple[float, float]] = []
-    for name, (x, y) in sorted(zip(names, spots, strict=True), key=lambda item: item[1][1]):
-        place = y
-        while any(abs(place - other) < room and abs(np.log(x / at)) < 0.9 for at, other in taken):
-            place += room / 4
-        taken.append((x, place))
+def _key(
+    axes: Axes, points: Sequence[tuple[Row, Spread]], spots: Sequence[tuple[float, float]]
+) -> None:
+    """Numbers at the points, best first, and beside the picture what they stand for."""
+    order = sorted(range(len(points)), key=lambda place: -points[place][1].mean)
+    for number, place in enumerate(order, 1):
+        row, auroc = points[place]
+        color = _MARKERS[_kind(row.name)][0]
         axes.annotate(
-            name,
-            (x, y),
-            xytext=(x * 1.06, place),
+            str(number),
+            spots[place],
+            xytext=(5 + 9 * (number % 3), 4 - 9 * (number % 2)),
+            textcoords="offset points",
             fontsize=7,
-            va="center",
-            arrowprops={"arrowstyle": "-", "color": "0.8", "linewidth": 0.5},
+            color=color,
+        )
+        axes.text(
+            1.02,
+            1.0 - (number - 1) / max(30, len(order)),
+            f"{number:2d}  {auroc.mean:.3f}  {row.bandwidth_vs_50:4.2f}×  {row.name}",
+            transform=axes.transAxes,
+            fontsize=7.5,
+            family="monospace",
+            va="top",
+            color=color,
         )
 
 
@@ -220,7 +228,7 @@ def isolation(results: Sequence[Result], rows: Sequence[str] | None, data: str) 
     if not rested:
         return None
     causes = sorted({cause for each in rested for cause in each["history"]["isolation"]})
-    columns = min(3, len(rested))
+    columns = 2 if len(rested) == 4 else min(3, len(rested))
     lines = -(-len(rested) // columns)
     figure = Figure(figsize=(3.6 * columns + 1.6, 2.7 * lines + 0.8), layout="constrained")
     panels = figure.subplots(lines, columns, squeeze=False, sharey=True)

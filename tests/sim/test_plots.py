@@ -43,7 +43,7 @@ def test_all_five_pictures_are_drawn_as_png_and_svg(
         assert path.read_bytes().startswith(b"\x89PNG")
     svg = (tmp_path / "out" / "synthetic-pareto.svg").read_text()
     for name in ("fedavg", "abps", "abps+p+q+k1+div"):
-        assert f">{name}</text>" in svg
+        assert f"×  {name}</text>" in svg
     svg = (tmp_path / "out" / "synthetic-isolation.svg").read_text()
     assert ">rejected-by-filter</text>" in svg
 
