@@ -14,6 +14,7 @@ from typing import Final
 from rich.console import Console
 
 from abps_node.config import CenterConfig
+from launch.batch_host import FIRST, outlive_script
 from launch.layout import FederationLayout
 from launch.local import launch_local
 from launch.muster import mustered
@@ -72,7 +73,10 @@ def run_task(
     folder = layout.directory / JOBS_FOLDER / f"start-{task.job}-{task.restarts}"
     tasks = min(task.tasks, len(layout.centers))
     with mustered(folder, str(task.number), tasks, gather_s, out.print):
-        return launch_local(placed, console=out, unattended=True)
+        code = launch_local(placed, console=out, unattended=True)
+    if task.number != int(FIRST):
+        outlive_script(task.job, folder, out.print)
+    return code
 
 
 def require_discovery(layout: FederationLayout) -> None:

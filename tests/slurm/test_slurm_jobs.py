@@ -11,10 +11,12 @@ import pytest
 from abps_node.errors import StoreError
 from abps_node.store.reader import Reader
 from abps_node.store.views import Status
-from launch.layout import FederationLayout
+from launch.layout import FederationLayout, write_federation
 from launch.summary import summarize
+from protocol.contract import Pacing
 from tests.support.command_line import abps
-from tests.support.layouts import small_federation
+from tests.support.layouts import patients
+from tests.support.records import make_contract
 from tests.support.slurm_cluster import Cluster, wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
@@ -25,9 +27,10 @@ ENDED_S = 150.0
 
 
 def federation(directory: Path, centers: int, rounds: int) -> FederationLayout:
-    return small_federation(
-        directory, [f"c{number:02d}" for number in range(1, centers + 1)], rounds=rounds
-    )
+    pacing = Pacing(round_min_s=0.5, linger_s=8.0)
+    contract = make_contract(rounds=rounds).model_copy(update={"pacing": pacing})
+    names = [f"c{number:02d}" for number in range(1, centers + 1)]
+    return write_federation(directory, contract, dict.fromkeys(names, patients()))
 
 
 def submit(layout: FederationLayout, *options: str) -> str:
@@ -103,6 +106,20 @@ def test_a_lost_node_costs_its_own_centers_only(tmp_path: Path, cluster: Cluster
         assert status is not None
         assert (status.condition == "dead") == (name in lost)
     assert cluster.job(job)["Restarts"] == "0"
+    check_whole_rounds(layout)
+
+
+def test_with_the_first_node_goes_the_script_and_the_job_begins_anew(
+    tmp_path: Path, cluster: Cluster
+) -> None:
+    layout = federation(tmp_path / "fed", 4, rounds=8)
+    job = submit(layout, "--nodes", "2")
+    reach(layout, 2)
+    cluster.cut_power(cluster.job(job)["BatchHost"])
+    assert cluster.wait(job, ENDED_S) == "COMPLETED", printed(layout)
+    assert cluster.job(job)["Restarts"] == "1"
+    assert finished(layout)
+    assert "the node of the job's script is lost; the job begins anew" in printed(layout)
     check_whole_rounds(layout)
 
 

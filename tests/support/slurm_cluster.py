@@ -137,7 +137,9 @@ class Cluster:
         pids = [int((self.folder / f"slurmd-{node}.pid").read_text())]
         tasks = list(self._processes(f"SLURMD_NODENAME={node}", f"SLURM_CONF={self.conf}"))
         pids += {parent for task in tasks if _name(parent := _parent(task)) == "slurmstepd"}
-        for pid in [*pids, *tasks]:
+        # srun has a child that ends the whole step when srun itself is gone: that one first.
+        watchers = [task for task in tasks if _name(task) == _name(_parent(task)) == "srun"]
+        for pid in [*watchers, *pids, *tasks]:
             _kill(pid)
 
     # Jobs ---------------------------------------------------------------------------------------
