@@ -18,6 +18,7 @@ from typing import Any
 from protocol.randomness import derive_seed
 from sim.datasets import load
 from sim.datasets.base import Dataset, Progress
+from sim.datasets.summary import without_values
 from sim.federation import Federation, load_federation_directory
 
 
@@ -75,6 +76,7 @@ def description(source: Source, made: Federation) -> dict[str, Any]:
         "positives": sum(center.data.report.positives for center in made.centers),
         "left_out": dict(sorted(causes.items())),
         "left_out_as_too_small": sorted(small),
+        "without_values": without_values(made),
     }
 
 

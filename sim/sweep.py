@@ -203,7 +203,7 @@ def sweep(planned: Plan, jobs: int | None = None, told: Told | None = None) -> l
 def _finished(
     cells: Sequence[Any], out: Path, jobs: int | None
 ) -> Iterator[tuple[Future[Result], Any]]:
-    """The cells as they end. Whatever happens, no process is left behind."""
+    """The cells as they end; an error here waits for the cells under way and starts no others."""
     count = min(jobs or len(os.sched_getaffinity(0)), len(cells))
     # Spawned and not forked: a copy of a process in which torch has threads may hang.
     context = multiprocessing.get_context("spawn")

@@ -147,6 +147,7 @@ def _place(name: str) -> tuple[int, int, str]:
     return place, int(owner != name), owner
 
 
+_SHOWN: Final = 6
 _HEAD: Final = (
     "method",
     "AUROC",
@@ -240,9 +241,16 @@ def told_of(result: Result) -> Iterator[str]:
         yield f"alone, {cause}: {share:.1%} of center-rounds"
     small = data["left_out_as_too_small"]
     if small:
-        shown = ", ".join(small[:6]) + (f" and {len(small) - 6} more" if len(small) > 6 else "")
-        yield f"too small to take part: {len(small)} centers ({shown})"
+        yield f"too small to take part: {_listed(small)}"
+    for column, without in data["without_values"].items():
+        yield f"no value of {column}, its input is 0: {_listed(without)}"
     fallback = result["config"]["utilities"].get("brier", 0)
     if fallback:
         yield f"one class in validation, credit by 1 − Brier: {fallback} centers"
     yield f"{result['seconds']:.1f} s"
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - _SHOWN
+    shown = ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+    return f"{len(names)} {'center' if len(names) == 1 else 'centers'} ({shown})"

@@ -54,7 +54,7 @@ def record(dataset: Dataset, federation: Federation) -> dict[str, Any]:
         "one_class": [
             center for center, report in reports.items() if report.positives in (0, report.rows)
         ],
-        "without_values": _without_values(federation),
+        "without_values": without_values(federation),
     }
 
 
@@ -86,7 +86,7 @@ def lines(found: dict[str, Any]) -> Iterator[str]:
         yield f"no value of {column}, its input is 0: {_centers(centers)} ({_listed(centers)})"
 
 
-def _without_values(federation: Federation) -> dict[str, list[str]]:
+def without_values(federation: Federation) -> dict[str, list[str]]:
     """Feature to the centers in which no row has a value."""
     found: dict[str, list[str]] = {}
     for center in federation.centers:
