@@ -47,7 +47,7 @@ async def test_another_contract(tmp_path: Path, residents: Residents) -> None:
         assert "contract hash" in text and all(digest in text for digest in hashes)
     assert cedar.last_round() == 0
     (last,) = cedar.reader.events(kind="refused-by-all")
-    assert "all 2 peers" in last.text
+    assert "every peer that answered (2)" in last.text
 
     for resident, peer in ((amber, "birch"), (birch, "amber")):
         assert set(refusals(resident)) == {"cedar"}
