@@ -154,7 +154,8 @@ class RoundRecord(Recorded):
     durations: dict[str, float]
     """train, gather (proposals and exchange), credit, total; seconds."""
     loop_lag_s: float
-    """Seconds by which the own loop was late in this round; timeouts were stretched by them."""
+    """Seconds by which the own loop was late since the last commit, or since the start of the
+    process; timeouts were stretched by them."""
     bytes_sent: dict[str, int]
     """Message kind to frame bytes."""
     bytes_received: dict[str, int]

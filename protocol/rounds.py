@@ -68,7 +68,6 @@ def begin_round(center: Center) -> None:
     center.round = current
     center.upcoming = Round(current.number + 1)
     current.started = center.now
-    current.lag_before = center.clock.lag
     cards = {p.id: p.card for p in center.peers.compatible() if p.card is not None}
     current.threshold = goal_filter.threshold(
         center.contract.policy,
@@ -211,6 +210,7 @@ def on_merged(center: Center, event: Merged) -> None:
     _judge(center, event)
     sessions = center.ledger.in_round(current.number)
     record = round_record(center, event, credits, clipped, sessions)
+    center.upcoming.lag_before = center.clock.lag
     rows = _commit_sessions(center, sessions)
     _commit(center, event, tuple(credits), changed, record, rows)
     _tell(center, record)
