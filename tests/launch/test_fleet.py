@@ -74,7 +74,8 @@ def test_a_port_that_a_stranger_holds_stops_one_center_only(tmp_path: Path) -> N
         run = start(layout)
         out, said = run.communicate(timeout=2 * WAIT_S)
     assert run.returncode == 1
-    assert "far: exit 13" in out and f"its last words: {taken}: cannot be bound" in out, said
+    assert "far: exit 13" in out and f"{taken}: cannot be bound" in out, said
+    assert f"its last words: bind in {path}: " in out, out
     assert "started again" not in out
     assert [Reader(center.state_dir).status().finished for center in layout.centers] == [
         False,
