@@ -200,16 +200,17 @@ async def test_a_message_of_several_frames(scene: Scene, raw: Raw) -> None:
 
 
 async def test_a_flood_of_frames_in_one_message(scene: Scene, raw: Raw) -> None:
-    """100 MB, of which the target may keep what its queue could honestly hold."""
+    """300 MB, of which the target may keep what its queue could honestly hold."""
     client = raw(load_own_keys(scene.next_attacker()))
     before = peak_memory(scene.target)
     part = bytes(50_000)
-    for _ in range(2_000):
+    for _ in range(6_000):
         client.send(part, zmq.SNDMORE)
     client.send(part)
     event = await scene.refuses("flood", peer="")
     assert "without one whole message" in event.text
-    assert peak_memory(scene.target) - before < 60e6
+    # What comes in between two looks at the connections stays; of 300 MB that is the lesser part.
+    assert peak_memory(scene.target) - before < 120e6
 
 
 def peak_memory(process: CenterProcess) -> float:
