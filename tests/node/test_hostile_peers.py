@@ -6,11 +6,12 @@ the roster, or as a stranger. What is refused stands in its events table and in 
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import suppress
-from typing import Any
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Protocol
 
 import numpy as np
 import pytest
@@ -143,7 +144,10 @@ async def introduced(player: Player) -> None:
     await eventually(lambda: player.of(Hello))
 
 
-Raw = Callable[[KeyPair], "zmq.Socket[bytes]"]
+class Raw(Protocol):
+    """Makes bare ZeroMQ clients of the target."""
+
+    def __call__(self, keys: KeyPair, endpoint: str | None = None) -> zmq.Socket[bytes]: ...
 
 
 @pytest.fixture
@@ -152,14 +156,14 @@ def raw(scene: Scene) -> Iterator[Raw]:
     context: zmq.Context[Any] = zmq.Context()
     clients: list[zmq.Socket[bytes]] = []
 
-    def connect(keys: KeyPair) -> zmq.Socket[bytes]:
+    def connect(keys: KeyPair, endpoint: str | None = None) -> zmq.Socket[bytes]:
         client: zmq.Socket[bytes] = context.socket(zmq.DEALER)
         clients.append(client)
         client.linger = 0
         client.curve_publickey = keys.public.encode()
         client.curve_secretkey = keys.secret.encode()
         client.curve_serverkey = scene.target_key.encode()
-        client.connect(scene.endpoint)
+        client.connect(endpoint or scene.endpoint)
         return client
 
     yield connect
@@ -200,17 +204,42 @@ async def test_a_message_of_several_frames(scene: Scene, raw: Raw) -> None:
 
 
 async def test_a_flood_of_frames_in_one_message(scene: Scene, raw: Raw) -> None:
-    """300 MB, of which the target may keep what its queue could honestly hold."""
-    client = raw(load_own_keys(scene.next_attacker()))
+    """100 MB at 16 MB/s, of which the target may keep what its queue could honestly hold."""
     before = peak_memory(scene.target)
-    part = bytes(50_000)
-    for _ in range(6_000):
-        client.send(part, zmq.SNDMORE)
-    client.send(part)
-    event = await scene.refuses("flood", peer="")
+    async with narrows(scene.endpoint) as endpoint:
+        client = raw(load_own_keys(scene.next_attacker()), endpoint)
+        part = bytes(50_000)
+        for _ in range(2_000):
+            client.send(part, zmq.SNDMORE)
+        client.send(part)
+        event = await scene.refuses("flood", peer="")
     assert "without one whole message" in event.text
-    # What comes in between two looks at the connections stays; of 300 MB that is the lesser part.
-    assert peak_memory(scene.target) - before < 120e6
+    assert peak_memory(scene.target) - before < 60e6
+
+
+@asynccontextmanager
+async def narrows(target: str) -> AsyncIterator[str]:
+    """An endpoint that leads to the target, but lets pass no more than 16 MB a second."""
+    host, _, port = target.removeprefix("tcp://").rpartition(":")
+
+    async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there, back = await asyncio.open_connection(host, int(port))
+        answers = asyncio.ensure_future(pump(there, writer, 0.0))
+        await pump(reader, back, 0.004)
+        await answers
+
+    async def pump(
+        reader: asyncio.StreamReader, writer: asyncio.StreamWriter, pause_s: float
+    ) -> None:
+        with suppress(ConnectionError):  # the target has cut it off
+            while data := await reader.read(65_536):
+                writer.write(data)
+                await writer.drain()
+                await asyncio.sleep(pause_s)
+        writer.close()
+
+    async with await asyncio.start_server(forward, "127.0.0.1", 0) as server:
+        yield f"tcp://127.0.0.1:{server.sockets[0].getsockname()[1]}"
 
 
 def peak_memory(process: CenterProcess) -> float:
