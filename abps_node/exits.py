@@ -1,7 +1,7 @@
 """The numbered exit codes of `abps`, each with its meaning; `docs/exit-codes.md` is made from them.
 
-A supervisor (systemd, Slurm) can decide by number: 3 is worth a restart, 10 to 12 are not before a
-person has changed a file, 15 must never be restarted.
+A supervisor (systemd, Slurm, the launcher) can decide by number: see ``WORTH_A_RESTART``,
+``AFTER_A_CHANGE`` and ``NEVER_AGAIN``, from which the page and the launcher take it.
 """
 
 from __future__ import annotations
@@ -61,6 +61,17 @@ class ExitCode(IntEnum):
     )
     INTERNAL = 70, "a bug in the program; the traceback is on stderr", "report it"
 
+
+WORTH_A_RESTART: Final = (ExitCode.STOPPED, ExitCode.BIND, ExitCode.INTERNAL)
+NEVER_AGAIN: Final = (ExitCode.SUPERSEDED,)
+AFTER_A_CHANGE: Final = (
+    ExitCode.CONFIG,
+    ExitCode.DATA,
+    ExitCode.KEYS,
+    ExitCode.STORE,
+    ExitCode.REFUSED,
+)
+"""The same start would end the same way until somebody has changed what the message names."""
 
 _BY_ERROR: Final[dict[type[errors.NodeError], ExitCode]] = {
     errors.ConfigError: ExitCode.CONFIG,

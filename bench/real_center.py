@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import child_process
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from abps_node.config import CenterConfig
 from abps_node.discovery import make_discovery
-from launch import processes
 from launch.layout import write_federation
 
 CENTER: Final = "center"
@@ -63,14 +63,14 @@ async def running_center(directory: Path, changes: Changes) -> AsyncIterator[Rea
     config, peer = layout.centers
     console = directory / "console.log"
     command = [sys.executable, "-m", "abps_node", "run", str(config.path)]
-    child = await processes.start(CENTER, command, console)
+    child = await child_process.start(CENTER, command, console)
     try:
         yield RealCenter(config, peer, await _address(child, peer))
     finally:
-        await processes.stop_all([child], processes.STOP_GRACE_S, asyncio.Event())
+        await child_process.stop_all([child], child_process.STOP_GRACE_S, asyncio.Event())
 
 
-async def _address(child: processes.Child, peer: CenterConfig) -> str:
+async def _address(child: child_process.Child, peer: CenterConfig) -> str:
     """Where the center listens, as its peers learn it."""
     found: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 

@@ -5,20 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from abps_node.exits import ExitCode
+from abps_node.exits import AFTER_A_CHANGE, NEVER_AGAIN, ExitCode
 
 FINAL: Final = frozenset(
-    {
-        ExitCode.OK,
-        ExitCode.USAGE,
-        ExitCode.STOPPED,
-        ExitCode.CONFIG,
-        ExitCode.DATA,
-        ExitCode.KEYS,
-        ExitCode.BIND,
-        ExitCode.SUPERSEDED,
-        ExitCode.REFUSED,
-    }
+    # Asked for; and a port written out in a federation of one machine stays with who holds it.
+    {ExitCode.OK, ExitCode.USAGE, ExitCode.STOPPED, ExitCode.BIND, *AFTER_A_CHANGE, *NEVER_AGAIN}
 )
 """Ends that the same start would only repeat, or that were asked for."""
 

@@ -7,7 +7,7 @@ committed pages with what this module renders.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from abps_node.config_files import CenterFile, FederationFile
 from abps_node.config_text import Schema, allowed, resolved, shown
-from abps_node.exits import ExitCode
+from abps_node.exits import AFTER_A_CHANGE, NEVER_AGAIN, WORTH_A_RESTART, ExitCode
 from protocol.contract import Policy
 from protocol.presets import PRESETS
 
@@ -70,11 +70,17 @@ def exit_codes_page() -> str:
             "130 and 143 are the shell's numbers for Ctrl-C and SIGTERM: the command was ended "
             "before it handled them, which costs nothing.",
             "",
-            "Under a supervisor: restart after 3, 13 and 70, never after 15, and after 10, 11, 12, "
-            "14 and 16 only once somebody has changed what the message names.",
+            f"Under a supervisor: restart after {_numbers(WORTH_A_RESTART)}, never after "
+            f"{_numbers(NEVER_AGAIN)}, and after {_numbers(AFTER_A_CHANGE)} only once somebody has "
+            "changed what the message names.",
             "",
         ]
     )
+
+
+def _numbers(codes: Sequence[ExitCode]) -> str:
+    *first, last = [str(code.value) for code in codes]
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 PAGES: Final[dict[str, Callable[[], str]]] = {
