@@ -130,7 +130,7 @@ def _loop(drawing: Drawing, box: Box, words: list[str], left: bool) -> None:
         f"M {x:.1f} {box.y - 9:.1f} C {far:.1f} {box.y - 26:.1f} "
         f"{far:.1f} {box.y + 26:.1f} {x:.1f} {box.y + 9:.1f}"
     )
-    drawing.label((far + side * 28, box.y), words)
+    drawing.label((far + side * 34, box.y), words)
 
 
 def _kind(state: State) -> str:
