@@ -26,11 +26,12 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", help="default: the experiment's five")
     parser.add_argument("--rows", nargs="+", help="default: all")
     parser.add_argument("--jobs", type=int, help="processes; default: all cores")
+    parser.add_argument("--out", type=Path, help="keep the results here; default: nowhere")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         planned = plan(
             read_experiment(EXPERIMENT),
-            Path(folder),
+            options.out or Path(folder),
             options.data,
             seeds=options.seeds,
             rows=options.rows,
