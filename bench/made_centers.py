@@ -57,7 +57,7 @@ def made_center(contract: Contract, number: int, train: int, held_out: int) -> S
     )
     prevalence = tuple((int(parts[0].x[:, n].sum()), train) for n in range(12))
     told = CardCounts(train, counts[0].positives, None, 0, prevalence)
-    encoder = Encoder(contract.data, (Scale(),) * FEATURES)
+    encoder = Encoder(tuple(contract.data.features), (Scale(),) * FEATURES)
     card = build_card(contract, told)
     data = CenterData(*parts, card=card, counts=told, report=report, encoder=encoder)
     return SimCenter(f"center-{number:05d}", data)

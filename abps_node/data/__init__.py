@@ -11,6 +11,7 @@ from abps_node.data.center import (
     split_rows,
 )
 from abps_node.data.encode import Encoder, input_names, input_size
+from abps_node.data.fingerprint import Fingerprint
 from abps_node.data.patients import Patients, column_names, read_patients
 from abps_node.data.table import read_table, table_in_memory
 
@@ -18,6 +19,7 @@ __all__ = [
     "CenterData",
     "DataReport",
     "Encoder",
+    "Fingerprint",
     "Patients",
     "Split",
     "SplitCounts",

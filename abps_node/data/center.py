@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from abps_node.data.card import card_counts
 from abps_node.data.encode import Encoder
+from abps_node.data.fingerprint import Fingerprint, fingerprint
 from abps_node.data.patients import Patients, column_names, read_patients
 from abps_node.data.split import Rows, SplitRows, split_by_class, split_by_group
 from abps_node.data.table import FloatArray, Texts, read_table
@@ -86,12 +87,17 @@ class CenterData:
     report: DataReport
     encoder: Encoder
     """The fitted preprocessing, for whoever applies the model to new patients."""
+    fingerprint: Fingerprint | None = None
+    """Of the table that was read; None where centers are made in memory."""
 
 
 def load_center(contract: Contract, center_id: str, path: Path) -> CenterData:
     """Read, check, split and encode one center's table; raises ``DataError``."""
-    table = read_table(path, column_names(contract.data))
-    return prepare_center(contract, center_id, read_patients(contract.data, table))
+    data = contract.data
+    patients = read_patients(data, read_table(path, column_names(data)))
+    center = prepare_center(contract, center_id, patients)
+    rows = split_rows(data, center_id, patients.labels, patients.groups)
+    return replace(center, fingerprint=fingerprint(data, patients, rows, center.encoder))
 
 
 def prepare_center(contract: Contract, center_id: str, patients: Patients) -> CenterData:

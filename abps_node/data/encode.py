@@ -7,19 +7,21 @@ also takes missing and undeclared levels. A declared missing indicator follows i
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import ValidationError
 
 from abps_node.data.features import RawFeatures
 from abps_node.data.table import FloatArray
 from abps_node.errors import DataError
-from protocol.contract import Data
+from protocol.contract import Data, Feature
 
-_ENCODER_VERSION = 1
+_ENCODER_VERSION = 2
 _NEGLIGIBLE_STD = 1e-8
 """A standard deviation below this share of the values' size is rounding noise: a constant."""
 _FARTHEST = 1e6
@@ -29,8 +31,12 @@ absurd value in a validation row must not overflow the network."""
 
 def input_names(data: Data) -> list[str]:
     """Names of the model's inputs, in their order; they follow from the contract alone."""
+    return _input_names(data.features)
+
+
+def _input_names(features: Sequence[Feature]) -> list[str]:
     names: list[str] = []
-    for feature in data.features:
+    for feature in features:
         if feature.kind == "categorical":
             names += [f"{feature.name}={level}" for level in (*(feature.levels or ()), "«other»")]
         else:
@@ -57,27 +63,33 @@ class Scale:
 
 @dataclass(frozen=True)
 class Encoder:
-    """The fitted preprocessing of one center; ``to_dict`` is exact, so it can be kept beside
-    a model and applied to patients of whom the training never knew."""
+    """The fitted preprocessing of one center; ``to_dict`` is exact and needs no contract, so it is
+    kept beside a model and applied to patients of whom the training never knew."""
 
-    data: Data
+    features: tuple[Feature, ...]
+    """What the columns of the table are, in the order of the model's inputs."""
     scales: tuple[Scale, ...]
-    """One per feature of the contract, in its order; that of a categorical feature is unused."""
+    """One per feature; that of a categorical one is unused."""
 
     @classmethod
     def fit(cls, data: Data, raw: RawFeatures, rows: NDArray[np.intp]) -> Encoder:
         """Fit on the given (training) rows only."""
-        return cls(data, _fit(data, raw.values[:, rows]))
+        return cls(tuple(data.features), _fit(data.features, raw.values[:, rows]))
+
+    @property
+    def inputs(self) -> list[str]:
+        """Names of the model's inputs, in their order."""
+        return _input_names(self.features)
 
     def transform(self, raw: RawFeatures) -> NDArray[np.float32]:
-        """All rows as model inputs, float32, shape ``(rows, input_size(data))``, all finite."""
+        """All rows as model inputs, float32, shape ``(rows, d)``, all finite."""
         fill, mean, std = (_column(self.scales, name) for name in ("fill", "mean", "std"))
         missing = np.isnan(raw.values)
         with np.errstate(over="ignore"):
             scaled = (np.where(missing, fill, raw.values) - mean) / std
         scaled = np.clip(scaled, -_FARTHEST, _FARTHEST)
         inputs: list[FloatArray | NDArray[np.bool_]] = []
-        for number, feature in enumerate(self.data.features):
+        for number, feature in enumerate(self.features):
             if feature.kind == "categorical":
                 levels = len(feature.levels or ())
                 codes = np.where(missing[number], levels, raw.values[number])
@@ -92,33 +104,53 @@ class Encoder:
         return encoded
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain numbers and lists, fit for JSON; floats survive it exactly."""
+        """Plain numbers and texts, fit for JSON; floats survive it exactly."""
         return {
             "version": _ENCODER_VERSION,
-            "inputs": input_names(self.data),
-            "fill": [scale.fill for scale in self.scales],
-            "mean": [scale.mean for scale in self.scales],
-            "std": [scale.std for scale in self.scales],
+            "inputs": self.inputs,
+            "features": [
+                {**feature.model_dump(exclude_none=True), **asdict(scale)}
+                for feature, scale in zip(self.features, self.scales, strict=True)
+            ],
         }
 
     @classmethod
-    def from_dict(cls, data: Data, values: Mapping[str, Any]) -> Encoder:
-        """Inverse of ``to_dict``; raises ``DataError`` if it was fitted for another schema."""
+    def from_dict(cls, values: Mapping[str, Any]) -> Encoder:
+        """Inverse of ``to_dict``; raises ``DataError`` for what ``to_dict`` did not write."""
         if values.get("version") != _ENCODER_VERSION:
             raise DataError(
                 f"encoder: version: found {values.get('version')!r}, allowed: {_ENCODER_VERSION}"
             )
-        expected = input_names(data)
-        if values.get("inputs") != expected:
+        entries = values.get("features")
+        if not isinstance(entries, list) or not all(isinstance(each, dict) for each in entries):
+            raise DataError(f"encoder: features: found {entries!r}, allowed: a list of tables")
+        pairs = [_restored(entry) for entry in entries]
+        encoder = cls(tuple(pair[0] for pair in pairs), tuple(pair[1] for pair in pairs))
+        if values.get("inputs") != encoder.inputs:
             raise DataError(
                 f"encoder: inputs: found {values.get('inputs')!r}, "
-                f"allowed: those of the contract's schema, {expected!r}"
+                f"allowed: those of its features, {encoder.inputs!r}"
             )
-        parts = [_numbers(values, key, len(data.features)) for key in ("fill", "mean", "std")]
-        return cls(data, tuple(Scale(*part) for part in zip(*parts, strict=True)))
+        return encoder
 
 
-def _fit(data: Data, values: FloatArray) -> tuple[Scale, ...]:
+def _restored(entry: Mapping[str, Any]) -> tuple[Feature, Scale]:
+    fitted = {field.name: entry.get(field.name) for field in fields(Scale)}
+    try:
+        feature = Feature.model_validate({k: v for k, v in entry.items() if k not in fitted})
+    except ValidationError as error:
+        raise DataError(f"encoder: features: {entry.get('name')!r}: {error}") from error
+    numbers = {key: _finite(feature.name, key, value) for key, value in fitted.items()}
+    return feature, Scale(**numbers)
+
+
+def _finite(feature: str, key: str, value: object) -> float:
+    if not isinstance(value, float) or not math.isfinite(value):
+        raise DataError(f"encoder: {key} of {feature!r}: found {value!r}, allowed: a finite number")
+    return value
+
+
+def _fit(features: Sequence[Feature], values: FloatArray) -> tuple[Scale, ...]:
     """Fit all features at once; ``values`` is ``(features, training rows)``, NaN is missing."""
     known = (~np.isnan(values)).sum(axis=1)
     fill = _medians(values, known)
@@ -127,7 +159,7 @@ def _fit(data: Data, values: FloatArray) -> tuple[Scale, ...]:
     std[std <= _NEGLIGIBLE_STD * np.abs(filled).max(axis=1)] = 1.0
     mode = 2 * np.nansum(values, axis=1) > known
     scales: list[Scale] = []
-    for number, feature in enumerate(data.features):
+    for number, feature in enumerate(features):
         if feature.kind == "categorical" or known[number] == 0:
             scales.append(Scale())
         elif feature.kind == "binary":
@@ -148,10 +180,3 @@ def _medians(values: FloatArray, known: NDArray[np.intp]) -> FloatArray:
 def _column(scales: Sequence[Scale], name: str) -> FloatArray:
     """One fitted number of all features, shape ``(features, 1)``."""
     return np.array([[getattr(scale, name)] for scale in scales], dtype=np.float64)
-
-
-def _numbers(values: Mapping[str, Any], key: str, length: int) -> Sequence[float]:
-    found = values.get(key)
-    if not isinstance(found, list) or len(found) != length or not np.isfinite(found).all():
-        raise DataError(f"encoder: {key}: found {found!r}, allowed: {length} finite numbers")
-    return [float(value) for value in found]

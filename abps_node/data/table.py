@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -41,6 +41,18 @@ _PLAIN_FLAGS: Final = {"0": 0.0, "false": 0.0, "0.0": 0.0, "1": 1.0, "true": 1.0
 
 
 @dataclass(frozen=True)
+class Misfit:
+    """Cells of one column that mean nothing there."""
+
+    column: str
+    rows: NDArray[np.bool_]
+    """Which rows, ``(rows,)``."""
+    found: Any
+    """The column as ``pyarrow.Array``, for whoever mends the table; its cells are patients'."""
+    allowed: str
+
+
+@dataclass(frozen=True)
 class Table:
     """The columns that were asked for, as they stand in the file."""
 
@@ -53,6 +65,13 @@ class Table:
     """Columns of the file that nobody asked for."""
     first_row: int = 1
     """Number of the first patient's row in messages: 1, or 2 below a header."""
+    misfits: list[Misfit] | None = None
+    """None: the first impossible cell is an error. A list: such cells are read as missing, and the
+    columns in which there are any are added here."""
+
+    def lenient(self) -> Table:
+        """The same table, which lists impossible cells in ``misfits`` instead of refusing them."""
+        return replace(self, misfits=[])
 
     def numbers(self, name: str) -> FloatArray:
         """A continuous column, shape ``(rows,)``; missing values are NaN."""
@@ -60,14 +79,15 @@ class Table:
         if _is_text(column.type):
             text = self._text(name)
             bad = pc.invert(pc.match_substring_regex(text, _NUMBER))
-            self._refuse_first(name, bad, text, "a number, or empty for missing")
+            text = self._screened(name, bad, text, "a number, or empty for missing")
             column = pc.utf8_ltrim(text, characters="+")
         elif not _is_numeric(column.type):
             self._fail(name, f"has type {column.type}, allowed: numbers")
         values = np.array(_to_float(column).to_numpy(zero_copy_only=False), dtype=np.float64)
-        absurd = pa.array(np.abs(values) > MAX_MAGNITUDE)
+        absurd = np.abs(values) > MAX_MAGNITUDE
         allowed = f"a finite number of at most ±{MAX_MAGNITUDE:g}"
-        self._refuse_first(name, absurd, self.columns[name], allowed)
+        self._screened(name, pa.array(absurd), self.columns[name], allowed)
+        values[absurd] = np.nan
         return values
 
     def flags(self, name: str, levels: Sequence[str] | None = None) -> FloatArray:
@@ -80,7 +100,7 @@ class Table:
         codes = pc.index_in(text if levels else pc.utf8_lower(text), pa.array(list(known)))
         allowed = "0/1 or true/false" if levels is None else " or ".join(map(repr, levels))
         bad = pc.and_(pc.is_valid(text), pc.is_null(codes))
-        self._refuse_first(name, bad, text, f"{allowed}, or empty for missing")
+        self._screened(name, bad, text, f"{allowed}, or empty for missing")
         return _look_up(codes, list(known.values()))
 
     def labels(self, name: str) -> FloatArray:
@@ -119,7 +139,7 @@ class Table:
         codes = pc.index_in(text, pa.array(good, type=pa.string()))
         bad = pc.and_(pc.is_valid(text), pc.is_null(codes))
         allowed = f"an ISO date or a year from {_YEARS[0]} to {_YEARS[1]}, or empty for missing"
-        self._refuse_first(name, bad, text, allowed)
+        self._screened(name, bad, text, allowed)
         return _look_up(codes, [float(year_of[value] or 0) for value in good])
 
     def _text(self, name: str, keep: Collection[str] = ()) -> Any:
@@ -134,19 +154,31 @@ class Table:
         return pc.if_else(pc.is_in(text, markers), pa.scalar(None, pa.string()), text)
 
     def _refuse_missing(self, name: str, missing: NDArray[np.bool_], allowed: str) -> None:
-        if missing.any():
+        if self.misfits is not None:
+            # What could not be read as anything has been listed before.
+            listed = [misfit.rows for misfit in self.misfits if misfit.column == name]
+            absent = missing & ~np.logical_or.reduce(listed) if listed else missing
+            if absent.any():
+                blank = pa.nulls(missing.size, pa.string())
+                self.misfits.append(Misfit(name, absent, blank, allowed))
+        elif missing.any():
             row = self.first_row + int(missing.argmax())
             count = int(missing.sum())
             self._fail(
                 name, f"row {row}: found a missing value ({count} in all), allowed: {allowed}"
             )
 
-    def _refuse_first(self, name: str, bad: Any, found: Any, allowed: str) -> None:
+    def _screened(self, name: str, bad: Any, found: Any, allowed: str) -> Any:
+        """``found`` with null for bad cells, if those may be listed; else the first is named."""
         index = pc.index(bad, True).as_py()
-        if index >= 0:
-            cell = repr(found[index].as_py())
-            what = f"row {self.first_row + index}: found {cell}, allowed: {allowed}"
-            self._fail(name, what, f"found {cell}, allowed")
+        if index < 0:
+            return found
+        if self.misfits is not None:
+            self.misfits.append(Misfit(name, _mask(bad), found, allowed))
+            return pc.if_else(bad.fill_null(False), pa.scalar(None, found.type), found)
+        cell = repr(found[index].as_py())
+        what = f"row {self.first_row + index}: found {cell}, allowed: {allowed}"
+        self._fail(name, what, f"found {cell}, allowed")
 
     def _fail(self, name: str, what: str, cell: str = "") -> NoReturn:
         raise DataError(f"{self.source}: column {name!r}, {what}", cell)
@@ -191,8 +223,14 @@ def _checked(
 
 def _read_csv(path: Path, names: Sequence[str]) -> tuple[list[str], Any]:
     # Everything as text: what a column means is the contract's business, not that of guessing.
-    # One thread, since only then does pyarrow name the row of a malformed line.
-    parse = pacsv.ParseOptions(newlines_in_values=True)
+    # One thread, since only then does pyarrow know the row of a malformed line.
+    broken: list[pacsv.InvalidRow] = []
+
+    def remember(row: pacsv.InvalidRow) -> str:
+        broken.append(row)
+        return "skip"
+
+    parse = pacsv.ParseOptions(newlines_in_values=True, invalid_row_handler=remember)
     read = pacsv.ReadOptions(use_threads=False)
     with pacsv.open_csv(str(path), read_options=read, parse_options=parse) as reader:
         present = list(reader.schema.names)
@@ -202,9 +240,16 @@ def _read_csv(path: Path, names: Sequence[str]) -> tuple[list[str], Any]:
         column_types=dict.fromkeys(names, pa.string()),
         strings_can_be_null=False,
     )
+    broken.clear()
     table = pacsv.read_csv(
         str(path), read_options=read, parse_options=parse, convert_options=convert
     )
+    if broken:
+        first, more = broken[0], f", and {len(broken) - 1} more such rows" if broken[1:] else ""
+        raise DataError(
+            f"{path}: row {first.number}: found {first.actual_columns} cells{more}, allowed: "
+            f"{first.expected_columns}, as in the header; a cell with a comma in it needs quotes"
+        )
     return present, table
 
 
@@ -216,19 +261,47 @@ def _read_parquet(path: Path, names: Sequence[str]) -> tuple[list[str], Any]:
 
 
 def _require_columns(source: str | Path, present: Sequence[str], names: Sequence[str]) -> None:
+    """Name all that is missing or ambiguous at once."""
+    problems = column_problems(present, names)
+    if problems:
+        raise DataError("\n".join(f"{source}: {problem}" for problem in problems.values()))
+
+
+def column_problems(present: Sequence[str], names: Sequence[str]) -> dict[str, str]:
+    """What is wrong with the names alone: wanted column to one line about it."""
+    missing = [name for name in names if name not in present]
+    if missing and (separator := _other_separator(present)):
+        return {missing[0]: _WRONG_SEPARATOR.format(separator)}
+    problems = {name: _missing(name, present) for name in missing}
     for name in names:
-        if name not in present:
-            near = difflib.get_close_matches(name, present, n=3)
-            hint = f"nearest: {', '.join(map(repr, near))}" if near else "none has a similar name"
-            if len(present) == 1 and ";" in present[0]:
-                hint = "its header has semicolons, allowed: commas between columns"
-            raise DataError(
-                f"{source}: column {name!r} is missing; found {len(present)} columns, {hint}"
-            )
-        if present.count(name) > 1:
-            raise DataError(
-                f"{source}: column {name!r}: found {present.count(name)} times, allowed: once"
-            )
+        if (times := present.count(name)) > 1:
+            problems[name] = f"column {name!r}: found {times} times, allowed: once"
+    return problems
+
+
+_WRONG_SEPARATOR: Final = (
+    "its header has {}, allowed: commas between columns, and a point in decimal numbers"
+)
+
+
+def _other_separator(present: Sequence[str]) -> str | None:
+    """What separates the columns, if all of them were read as one."""
+    known = {";": "semicolons", "\t": "tabs", "|": "bars"}
+    return next(
+        (word for mark, word in known.items() if len(present) == 1 and mark in present[0]), None
+    )
+
+
+def _missing(name: str, present: Sequence[str]) -> str:
+    lowered = {other.strip().lower(): other for other in reversed(present)}
+    near = [lowered[key] for key in difflib.get_close_matches(name.lower(), lowered, n=3)]
+    hint = f"nearest: {', '.join(map(repr, near))}" if near else "none has a similar name"
+    return f"column {name!r} is missing; found {len(present)} columns, {hint}"
+
+
+def _mask(flags: Any) -> NDArray[np.bool_]:
+    """A boolean column as numpy array, null as False."""
+    return np.asarray(flags.fill_null(False).to_numpy(zero_copy_only=False), dtype=np.bool_)
 
 
 def _one_array(column: Any) -> Any:

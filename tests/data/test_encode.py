@@ -82,21 +82,25 @@ def test_only_training_rows_are_fitted_and_inputs_are_finite(
     encoded = [encoder.transform(table) for encoder, table in zip(fitted, tables, strict=True)]
     np.testing.assert_array_equal(encoded[0][chosen], encoded[1][chosen])
     assert np.isfinite(encoded[0]).all()
-    restored = Encoder.from_dict(SCHEMA, json.loads(json.dumps(fitted[0].to_dict())))
+    restored = Encoder.from_dict(json.loads(json.dumps(fitted[0].to_dict())))
     assert restored == fitted[0]
 
 
-def test_an_encoder_of_another_schema_is_refused() -> None:
+def test_a_damaged_encoder_is_refused() -> None:
     table = raw([1, 2], [0, 1], [0, 1])
     saved = Encoder.fit(SCHEMA, table, rows(0, 1)).to_dict()
-    narrower = Data(label="died", features=SCHEMA.features[:2])
     with pytest.raises(DataError, match="encoder: inputs: found"):
-        Encoder.from_dict(narrower, saved)
-    with pytest.raises(DataError, match="encoder: version: found 2, allowed: 1"):
-        Encoder.from_dict(SCHEMA, {**saved, "version": 2})
-    for broken in ([1.0], None, [1.0, 2.0, NAN]):
-        with pytest.raises(DataError, match="encoder: std: found"):
-            Encoder.from_dict(SCHEMA, {**saved, "std": broken})
+        Encoder.from_dict({**saved, "features": saved["features"][:2]})
+    with pytest.raises(DataError, match="encoder: version: found 1, allowed: 2"):
+        Encoder.from_dict({**saved, "version": 1})
+    with pytest.raises(DataError, match="encoder: features: found None"):
+        Encoder.from_dict({**saved, "features": None})
+    with pytest.raises(DataError, match="encoder: features: 'age'"):
+        Encoder.from_dict({**saved, "features": [{**saved["features"][0], "kind": "odd"}]})
+    for broken in ("1.0", None, NAN):
+        entries = [{**saved["features"][0], "std": broken}, *saved["features"][1:]]
+        with pytest.raises(DataError, match="encoder: std of 'age': found"):
+            Encoder.from_dict({**saved, "features": entries})
 
 
 def test_features_are_read_by_kind(tmp_path: Path) -> None:

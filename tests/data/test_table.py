@@ -78,7 +78,11 @@ def test_a_binary_value_that_is_neither_level_is_named(tmp_path: Path) -> None:
         ("patients.csv", "agee,agee\n1,2\n", "'agee': found 2 times, allowed: once"),
         ("patients.csv", "agee,sex\n", "found no rows, allowed: at least one patient"),
         ("patients.csv", "", "cannot be read: Empty CSV file"),
-        ("patients.csv", "agee,sex\n1,2\n3\n", "Row #3: Expected 2 columns, got 1"),
+        (
+            "patients.csv",
+            "agee,sex\n1,2\n3\n",
+            "row 3: found 1 cells, allowed: 2, as in the header",
+        ),
         ("patients.csv", b"agee,sex\n1,2\n\xff,2\n", "Row #3: CSV conversion error to string"),
         ("patients.csv", b"agee,\xff\n1,2\n", "can't decode byte 0xff"),
         ("patients.csv.gz", b"agee\n1\n", "cannot be read"),

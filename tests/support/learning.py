@@ -63,7 +63,7 @@ def made_up_center(
         dated=None,
         ignored=(),
     )
-    encoder = Encoder(contract.data, (Scale(),) * INPUTS)
+    encoder = Encoder(tuple(contract.data.features), (Scale(),) * INPUTS)
     told = CardCounts(counts[0].rows, counts[0].positives, mean_year=None, dated=0, prevalence=())
     return CenterData(*splits, card=(0.5, 4.0), counts=told, report=report, encoder=encoder)
 
