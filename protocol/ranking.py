@@ -80,9 +80,15 @@ def order(bounds: Bounds, chance: Chance, tau_acc: float, first: int | None = No
     """
     if chance.exploratory:
         return _smallest(chance.keys, np.arange(bounds.size), first)
+    if first is not None and bounds.size:
+        # Nobody knows most candidates yet: often those with the highest bound are enough.
+        best = bounds.max()
+        top = np.flatnonzero(bounds == best)
+        if best >= tau_acc and top.size >= first:
+            return _smallest(chance.keys, top, first)
     places = np.flatnonzero(bounds >= tau_acc)
     if first is not None and first < places.size:
-        # Many candidates share one bound (nobody knows them yet): these are cut down first.
+        # Else many share some other bound: these are cut down first.
         common = _most_common(bounds[places])
         same = bounds[places] == common
         few = _smallest(chance.keys, places[same], first)
