@@ -74,7 +74,13 @@ def run_center(config: CenterConfig) -> int:
     contract = config.federation.contract
     data = load_center(contract, config.id, config.data)
     learner = Learner(contract, data, config.seed)
-    with Store.open(config.state_dir, config.id, contract, views_every_s=HOUSEKEEPING_S) as store:
+    with Store.open(
+        config.state_dir,
+        config.id,
+        contract,
+        patients=data.fingerprint,
+        views_every_s=HOUSEKEEPING_S,
+    ) as store:
         incarnation = store.begin_incarnation()
         recovered = store.recover()
         if recovered.model is not None:

@@ -54,7 +54,8 @@ class Worker:
     def _merge(self, effect: Merge) -> Merged:
         started = time.monotonic()
         result = self._learner.merge(effect.round, effect.trunks, effect.weights, effect.coalitions)
-        model = models.write_model(self._state_dir, effect.round, self._learner.state_tensors())
+        tensors, fitted = self._learner.state_tensors(), self._data.encoder.to_dict()
+        model = models.write_model(self._state_dir, effect.round, tensors, fitted)
         seconds = time.monotonic() - started
         return Merged(effect.round, result.utilities, result.validation, model, seconds)
 

@@ -11,7 +11,11 @@ from typing import Final
 
 from abps_node.config import CenterConfig
 from abps_node.data import CenterData, DataReport, SplitCounts, load_center
-from abps_node.preflight.finding import Finding, ok, warning
+from abps_node.errors import StoreError
+from abps_node.preflight.finding import Finding, ok, problem, warning
+from abps_node.store.patients import require_same
+from abps_node.store.reader import Reader
+from abps_node.store.schema import STATE_FILE
 from protocol.contract import Contract
 from protocol.goal import card_names
 
@@ -34,6 +38,27 @@ def check_patients(config: CenterConfig) -> Iterator[Finding]:
     yield _utility(contract, report)
     yield _batches(contract, report)
     yield _card(contract, data)
+    yield from _same_as_before(config, data)
+
+
+def _same_as_before(config: CenterConfig, data: CenterData) -> Iterator[Finding]:
+    """Whether a state that is there was begun with this very table."""
+    if data.fingerprint is None or not (config.state_dir / STATE_FILE).exists():
+        return
+    try:
+        reader = Reader(config.state_dir)
+        stored = reader.patients()
+    except StoreError:
+        return  # the check of the state says what is wrong with it
+    if stored is None:
+        return
+    try:
+        require_same(reader.path, stored, data.fingerprint)
+    except StoreError as error:
+        text, _, fix = str(error).rpartition("; ")
+        yield problem("data", text, fix)
+        return
+    yield ok("data", "the table is the one that the state was begun with")
 
 
 def _table(report: DataReport) -> Finding:

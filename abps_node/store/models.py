@@ -10,13 +10,14 @@ The only module of the store that knows torch. ``write_model`` may run in a work
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import threading
 from collections.abc import Mapping, Set
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import safetensors.torch
 import torch
@@ -25,18 +26,29 @@ from abps_node.errors import StoreError
 from protocol.events import ModelRef
 
 MODELS_DIR: Final = "models"
+_PREPROCESSING: Final = "preprocessing"
+_LENGTH_BYTES: Final = 8
+"""A safetensors file begins with the length of its header, which is JSON."""
 _FILE = re.compile(r"^round-(\d{6,})-[0-9a-f]{12}\.safetensors(?:\.\d+-\d+\.tmp)?$")
 
 
 def write_model(
-    state_dir: Path, round_number: int, tensors: Mapping[str, torch.Tensor]
+    state_dir: Path,
+    round_number: int,
+    tensors: Mapping[str, torch.Tensor],
+    preprocessing: Mapping[str, Any] | None = None,
 ) -> ModelRef:
     """Make the tensors durable and return the name and SHA-256 to commit.
+
+    ``preprocessing``, as plain JSON, goes into the same file, so that neither is ever without the
+    other.
 
     Temporary file, fsync, atomic rename, fsync of the directory: a crash leaves the file whole or
     absent. The same tensors for the same round give the same file again. Raises ``StoreError``.
     """
-    content = safetensors.torch.save(dict(tensors))
+    # One entry, since the order of several is not fixed, and the file must not depend on it.
+    metadata = {} if preprocessing is None else {_PREPROCESSING: json.dumps(preprocessing)}
+    content = safetensors.torch.save(dict(tensors), metadata or None)
     sha256 = hashlib.sha256(content).hexdigest()
     directory = state_dir / MODELS_DIR
     path = directory / f"round-{round_number:06d}-{sha256[:12]}.safetensors"
@@ -58,6 +70,24 @@ def write_model(
 
 def read_model(state_dir: Path, ref: ModelRef) -> dict[str, torch.Tensor]:
     """The tensors of a committed model; ``StoreError`` if the file is missing or was changed."""
+    return safetensors.torch.load(_checked_content(state_dir, ref))
+
+
+def read_preprocessing(state_dir: Path, ref: ModelRef) -> dict[str, Any]:
+    """What the rows were made into before this model saw them; raises ``StoreError``."""
+    content = _checked_content(state_dir, ref)
+    length = int.from_bytes(content[:_LENGTH_BYTES], "little")
+    header = json.loads(content[_LENGTH_BYTES : _LENGTH_BYTES + length])
+    text = header.get("__metadata__", {}).get(_PREPROCESSING)
+    if text is None:
+        raise StoreError(
+            f"{state_dir / MODELS_DIR / ref.name}: found no preprocessing in the model's file; an "
+            "older version of the program wrote it"
+        )
+    return dict(json.loads(text))
+
+
+def _checked_content(state_dir: Path, ref: ModelRef) -> bytes:
     path = state_dir / MODELS_DIR / ref.name
     try:
         content = path.read_bytes()
@@ -72,7 +102,7 @@ def read_model(state_dir: Path, ref: ModelRef) -> dict[str, torch.Tensor]:
             f"{path}: the model was changed or damaged: found sha256 {found}, "
             f"allowed: {ref.sha256}; restore the state directory from a backup"
         )
-    return safetensors.torch.load(content)
+    return content
 
 
 def prune(state_dir: Path, keep: Set[str]) -> list[str]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 STATE_FILE: Final = "state.sqlite"
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 MAX_EVENTS: Final = 20_000
 """Newest rows of ``events`` that are kept…"""
 EVENTS_BATCH: Final = 256
@@ -37,6 +37,7 @@ TABLES: Final = (
         best_round INTEGER NOT NULL DEFAULT 0,
         best_metric REAL,
         rounds_without_gain INTEGER NOT NULL DEFAULT 0,
+        patients TEXT,                          -- abps_node.data.Fingerprint as JSON
         -- Canonical JSON, for readers without the TOML. It is long, and behind it the fence would
         -- cost every write the pages that it overflows into.
         contract TEXT NOT NULL

@@ -24,12 +24,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from abps_node.errors import StoreError, Superseded
 from abps_node.store.connection import connect_to_write, has_log, readable_errors, store_error
 from abps_node.store.opening import check_owner, create_if_empty
 from abps_node.store.outcomes import last_outcomes
+from abps_node.store.patients import keep_patients
 from abps_node.store.process import start_mark, this_host
 from abps_node.store.rows import (
     PUT_EVENT,
@@ -52,6 +53,9 @@ from protocol.contract import Contract
 from protocol.effects import CommitRound, Note, PeerChanged, PhaseChanged, SessionRow
 from protocol.events import ModelRef
 from protocol.messages import SessionId
+
+if TYPE_CHECKING:
+    from abps_node.data import Fingerprint
 
 TrafficKey = tuple[str, str, str]
 """Peer, direction (``in`` or ``out``), message kind."""
@@ -104,15 +108,17 @@ class Store:
         center_id: str,
         contract: Contract,
         *,
+        patients: Fingerprint | None = None,
         clock: Callable[[], float] = time.time,
         views_every_s: float = 0.0,
     ) -> Self:
         """Open or create the state of a center; the directory is created with mode 0700.
 
+        ``patients`` is kept by the first start; another table is refused by all that come later.
         ``clock`` gives wall time in seconds. What only people look at (events, phase, peers) is
         written at least ``views_every_s`` seconds apart, with the next other write, or by
         ``write_views``. Raises ``StoreError`` if the state is damaged, of another program version,
-        of another center or of another contract.
+        of another center, of another contract or of other patients.
         """
         try:
             state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -124,6 +130,8 @@ class Store:
             try:
                 create_if_empty(path, connection, center_id, contract)
                 check_owner(path, connection, center_id, contract)
+                if patients is not None:
+                    keep_patients(path, connection, patients)
             except BaseException:
                 connection.close()
                 raise

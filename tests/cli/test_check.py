@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from abps_node.config import load_center_config
+from abps_node.data import load_center
 from abps_node.preflight import Finding, check_center, machine
 from abps_node.preflight.checks import CHECKS
 from abps_node.store import Store
@@ -286,6 +287,19 @@ def test_state_of_this_center_is_told(tmp_path: Path) -> None:
     assert line.finding.startswith("0 rounds of this contract in")
     (config.state_dir / "state.sqlite").write_bytes(b"no database" * 100)
     assert "is damaged or not a state file" in problems(path)["state"]
+
+
+def test_a_table_other_than_the_states_is_told(tmp_path: Path) -> None:
+    path = make_center(tmp_path)
+    config = load_center_config(path)
+    contract = config.federation.contract
+    patients = load_center(contract, "north", config.data).fingerprint
+    Store.open(config.state_dir, "north", contract, patients=patients).close()
+    assert any("is the one that the state" in line.finding for line in found(path, "data", "ok"))
+    write_rows(config.data, made_rows(199))
+    (line,) = found(path, "data", "problem")
+    assert "it had 200 rows, now 199" in line.finding
+    assert line.fix.startswith("put the former table back, or set another state_dir")
 
 
 def test_static_peers_without_an_address_are_named(tmp_path: Path) -> None:

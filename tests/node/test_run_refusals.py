@@ -19,6 +19,7 @@ from pyarrow import parquet
 
 from abps_node import daemon
 from abps_node.config import CenterConfig
+from abps_node.data import load_center
 from abps_node.exits import ExitCode
 from abps_node.keys import generate
 from abps_node.store import Store
@@ -105,6 +106,15 @@ def another_center(center: CenterConfig) -> str:
     return "found the state of center 'birch', allowed: 'amber'"
 
 
+def another_table(center: CenterConfig) -> str:
+    contract = center.federation.contract
+    patients = load_center(contract, center.id, center.data).fingerprint
+    Store.open(center.state_dir, center.id, contract, patients=patients).close()
+    table = ward_patients()
+    parquet.write_table(table.slice(0, table.num_rows - 1), center.data)
+    return f"it had {table.num_rows} rows, now {table.num_rows - 1}; put the former table back"
+
+
 def a_damaged_state(center: CenterConfig) -> str:
     center.state_dir.mkdir()
     (center.state_dir / STATE_FILE).write_bytes(b"no database" * 1000)
@@ -123,6 +133,7 @@ def a_damaged_state(center: CenterConfig) -> str:
         (another_key, ExitCode.KEYS),
         (another_contract, ExitCode.STORE),
         (another_center, ExitCode.STORE),
+        (another_table, ExitCode.STORE),
         (a_damaged_state, ExitCode.STORE),
     ],
 )

@@ -9,7 +9,14 @@ import pytest
 import torch
 
 from abps_node.errors import StoreError
-from abps_node.store.models import MODELS_DIR, prune, read_model, round_of, write_model
+from abps_node.store.models import (
+    MODELS_DIR,
+    prune,
+    read_model,
+    read_preprocessing,
+    round_of,
+    write_model,
+)
 from protocol.events import ModelRef
 
 
@@ -110,3 +117,18 @@ def test_rounds_beyond_six_digits_keep_their_order(tmp_path: Path) -> None:
     ref = write_model(tmp_path, 1_000_000, tensors(0.0))
     assert round_of(ref.name) == 1_000_000
     assert round_of("round-12.safetensors") is None
+
+
+def test_preprocessing_travels_in_the_models_file(tmp_path: Path) -> None:
+    fitted = {"version": 2, "features": [{"name": "âge \u2028", "fill": 0.1}]}
+    ref = write_model(tmp_path, 1, tensors(1.0), fitted)
+    assert write_model(tmp_path, 1, tensors(1.0), fitted) == ref
+    assert read_preprocessing(tmp_path, ref) == fitted
+    assert read_model(tmp_path, ref).keys() == tensors(1.0).keys()
+    bare = write_model(tmp_path, 2, tensors(1.0))
+    with pytest.raises(StoreError, match="found no preprocessing"):
+        read_preprocessing(tmp_path, bare)
+    path = tmp_path / MODELS_DIR / ref.name
+    path.write_bytes(path.read_bytes() + b"x")
+    with pytest.raises(StoreError, match="changed or damaged"):
+        read_preprocessing(tmp_path, ref)

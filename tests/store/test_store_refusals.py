@@ -56,7 +56,7 @@ def test_the_state_of_another_version(state_dir: Path) -> None:
     database = sqlite3.connect(state_dir / STATE_FILE)
     database.execute("PRAGMA user_version = 7")
     database.close()
-    assert "found state version 7, allowed: 1" in refusal(state_dir)
+    assert "found state version 7, allowed: 2" in refusal(state_dir)
     with pytest.raises(StoreError, match="found state version 7"):
         Reader(state_dir)
 

@@ -1,0 +1,47 @@
+"""Which patient table a state belongs to: kept by the first start, compared by every later one.
+
+With another table the splits are others: patients on whom the center tests, and on whom it measured
+its partners, would train the model, and every figure of the state would be too good.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from abps_node.errors import StoreError
+
+if TYPE_CHECKING:
+    from abps_node.data import Fingerprint
+
+
+def keep_patients(path: Path, db: sqlite3.Connection, now: Fingerprint) -> None:
+    """Remember the table of a state that has none yet; ``StoreError`` if it has another one."""
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        check_patients(path, db, now)
+        db.execute("UPDATE meta SET patients = ? WHERE patients IS NULL", (now.model_dump_json(),))
+        db.execute("COMMIT")
+    except BaseException:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        raise
+
+
+def check_patients(path: Path, db: sqlite3.Connection, now: Fingerprint) -> None:
+    """Raise ``StoreError`` unless the state has no table yet, or this one."""
+    stored = db.execute("SELECT patients FROM meta").fetchone()["patients"]
+    if stored is not None:
+        require_same(path, stored, now)
+
+
+def require_same(path: Path, stored: str, now: Fingerprint) -> None:
+    """Raise ``StoreError`` unless ``now`` is the table of the fingerprint that was stored."""
+    # Not imported: who only reads a state does without the modules that read tables.
+    changes = type(now).model_validate_json(stored).changes(now)
+    if changes is not None:
+        raise StoreError(
+            f"{path}: the patient table is not the one that this state was trained on: {changes}; "
+            "put the former table back, or set another state_dir, which begins anew"
+        )
