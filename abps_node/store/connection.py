@@ -23,20 +23,23 @@ _READ_VERSION_LOG = 2
 
 
 @contextmanager
-def readable_errors(path: Path) -> Iterator[None]:
-    """Turn every error of SQLite into a ``StoreError`` that names the file and what to do."""
+def readable_errors(path: Path, patience_s: float = BUSY_TIMEOUT_S) -> Iterator[None]:
+    """Turn every error of SQLite into a ``StoreError`` that names the file and what to do.
+
+    ``patience_s``: how long a lock was waited for.
+    """
     try:
         yield
     except sqlite3.Error as error:
-        raise store_error(path, error) from error
+        raise store_error(path, error, patience_s) from error
 
 
-def store_error(path: Path, error: sqlite3.Error) -> StoreError:
+def store_error(path: Path, error: sqlite3.Error, patience_s: float = BUSY_TIMEOUT_S) -> StoreError:
     """What ``readable_errors`` raises, for the one place that has no time for a context manager."""
-    return StoreError(f"{path}: {_explain(error)}")
+    return StoreError(f"{path}: {_explain(error, patience_s)}")
 
 
-def _explain(error: sqlite3.Error) -> str:
+def _explain(error: sqlite3.Error, patience_s: float) -> str:
     name = getattr(error, "sqlite_errorname", "")
     if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
         return damaged(str(error))
@@ -45,7 +48,7 @@ def _explain(error: sqlite3.Error) -> str:
     if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):
         return f"cannot be opened or written ({error}); check owner and permissions"
     if name.startswith("SQLITE_BUSY"):
-        return f"another process has held the file for more than {BUSY_TIMEOUT_S:g} s"
+        return f"another process has held the file for more than {patience_s:g} s"
     return f"{error} ({name})" if name else str(error)
 
 
@@ -88,8 +91,10 @@ def has_log(connection: sqlite3.Connection) -> bool:
     return bool(connection.execute("PRAGMA journal_mode").fetchone()[0] == "wal")
 
 
-def connect_to_read(path: Path) -> sqlite3.Connection:
+def connect_to_read(path: Path, patience_s: float = BUSY_TIMEOUT_S) -> sqlite3.Connection:
     """A short-lived connection that cannot write, whether the daemon runs, died or ended.
+
+    It waits ``patience_s`` for a lock.
 
     A file that was written with a log, and has none beside it, is complete and nobody writes it in
     place, so it is opened as immutable: this leaves no files behind and works on a read-only disk.
@@ -98,14 +103,14 @@ def connect_to_read(path: Path) -> sqlite3.Connection:
     """
     log = path.with_name(path.name + "-wal")
     complete = _needs_log(path) and not log.exists()
-    connection = _open(path, "mode=ro&immutable=1" if complete else "mode=ro")
+    connection = _open(path, "mode=ro&immutable=1" if complete else "mode=ro", patience_s)
     try:
         connection.execute("SELECT count(*) FROM sqlite_master")
     except sqlite3.OperationalError as error:
         connection.close()
         if error.sqlite_errorname != "SQLITE_READONLY_ROLLBACK":
             raise
-        connection = _open(path, "mode=rw")
+        connection = _open(path, "mode=rw", patience_s)
         connection.execute("PRAGMA query_only = ON")
     except BaseException:
         connection.close()
@@ -113,9 +118,9 @@ def connect_to_read(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def _open(path: Path, mode: str) -> sqlite3.Connection:
+def _open(path: Path, mode: str, patience_s: float) -> sqlite3.Connection:
     uri = f"file:{quote(str(path.absolute()))}?{mode}"
-    connection = sqlite3.connect(uri, uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None)
+    connection = sqlite3.connect(uri, uri=True, timeout=patience_s, isolation_level=None)
     connection.row_factory = sqlite3.Row
     return connection
 

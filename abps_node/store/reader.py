@@ -12,10 +12,15 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from abps_node.errors import StoreError
-from abps_node.store.connection import connect_to_read, readable_errors
+from abps_node.store.connection import (
+    BUSY_TIMEOUT_S,
+    connect_to_read,
+    damaged,
+    readable_errors,
+)
 from abps_node.store.process import liveness
 from abps_node.store.schema import SCHEMA_VERSION, STATE_FILE
 from abps_node.store.views import (
@@ -25,6 +30,7 @@ from abps_node.store.views import (
     PeerView,
     RestEntry,
     RoundEntry,
+    RoundHead,
     SessionView,
     Status,
     TrafficTotal,
@@ -32,8 +38,7 @@ from abps_node.store.views import (
 )
 from protocol.beliefs import Belief
 from protocol.contract import Contract
-from protocol.events import ModelRef
-from protocol.record import RoundRecord
+from protocol.record import RestCause, RoundRecord
 from protocol.session import EXCHANGING, MERGEABLE
 
 _LAST_EVENT = (
@@ -43,13 +48,21 @@ _LAST_EVENT = (
 """Without the connections of peers that took their leave: that these end is no news."""
 
 
+class NoState(StoreError):
+    """Nothing is wrong: the center has not begun yet."""
+
+
 class Reader:
     """Read-only views of the state in one directory."""
 
-    def __init__(self, state_dir: Path) -> None:
-        """Check that there is a state of this program version."""
+    def __init__(self, state_dir: Path, patience_s: float = BUSY_TIMEOUT_S) -> None:
+        """Check that there is a state of this program version.
+
+        ``patience_s``: how long to wait for whoever holds the file; who reads many has less.
+        """
         self.state_dir = state_dir
         self.path = state_dir / STATE_FILE
+        self._patience_s = patience_s
         with self._snapshot() as db:
             self._contract = Contract.model_validate_json(_meta(db)["contract"])
 
@@ -124,10 +137,19 @@ class Reader:
                 "SELECT at, record FROM rounds WHERE round > ? ORDER BY round DESC LIMIT ?",
                 (since, _limit(limit)),
             ).fetchall()
-        return [
-            RoundEntry(row["at"], RoundRecord.model_validate_json(row["record"]))
-            for row in reversed(rows)
-        ]
+            return [_round(row) for row in reversed(rows)]
+
+    def heads(self) -> list[RoundHead]:
+        """All committed rounds without their records, oldest first: quick, also for hundreds."""
+        with self._snapshot() as db:
+            rows = db.execute("SELECT round, at, partners, rest_cause FROM rounds ORDER BY round")
+            return [_head(row) for row in rows]
+
+    def validations(self) -> dict[int, float]:
+        """Round to the validation metric after it; that metric is one and the same in all."""
+        with self._snapshot() as db:
+            rows = db.execute("SELECT round, record FROM rounds ORDER BY round")
+            return {row["round"]: json.loads(row["record"])["validation"]["value"] for row in rows}
 
     def isolation(self) -> list[RestEntry]:
         """All rounds without a partner, oldest first."""
@@ -135,31 +157,21 @@ class Reader:
             rows = db.execute(
                 "SELECT at, record FROM rounds WHERE rest_cause IS NOT NULL ORDER BY round"
             ).fetchall()
-        entries = []
-        for row in rows:
-            record = RoundRecord.model_validate_json(row["record"])
-            if record.rest is not None:
-                entries.append(RestEntry(record.round, row["at"], record.rest))
-        return entries
+            entries = [_round(row) for row in rows]
+        return [
+            RestEntry(entry.record.round, entry.at, entry.record.rest)
+            for entry in entries
+            if entry.record.rest is not None
+        ]
 
-    def model(self, which: Literal["best", "last"]) -> tuple[RoundRecord, ModelRef] | None:
-        """The best or the last committed round and its model; None before the first."""
-        wanted = {"best": "best_round FROM meta", "last": "max(round) FROM rounds"}[which]
+    def newest_rests(self) -> list[RoundEntry]:
+        """The newest isolated round of every cause, oldest first."""
         with self._snapshot() as db:
-            row = db.execute(
-                "SELECT record, model_name, model_sha256 FROM rounds WHERE round = "
-                f"(SELECT {wanted})"
-            ).fetchone()
-        if row is None:
-            return None
-        ref = ModelRef(row["model_name"], row["model_sha256"])
-        return RoundRecord.model_validate_json(row["record"]), ref
-
-    def patients(self) -> str | None:
-        """The fingerprint of the patient table, as JSON; None where none was kept."""
-        with self._snapshot() as db:
-            found: str | None = _meta(db)["patients"]
-        return found
+            rows = db.execute(
+                "SELECT at, record FROM rounds WHERE round IN (SELECT max(round) FROM rounds "
+                "WHERE rest_cause IS NOT NULL GROUP BY rest_cause) ORDER BY round"
+            ).fetchall()
+            return [_round(row) for row in rows]
 
     # Peers -------------------------------------------------------------------------------------
 
@@ -195,6 +207,14 @@ class Reader:
             rows = db.execute("SELECT * FROM sessions ORDER BY round, id")
             return [_session(row) for row in rows]
 
+    def merges(self) -> dict[str, int]:
+        """Peer to the number of its trunks that were merged."""
+        with self._snapshot() as db:
+            rows = db.execute(
+                "SELECT peer, count(*) FROM sessions WHERE merged GROUP BY peer ORDER BY peer"
+            )
+            return {peer: number for peer, number in rows}
+
     def traffic(self) -> list[TrafficView]:
         """The byte accounts by peer, direction and message kind."""
         with self._snapshot() as db:
@@ -213,13 +233,13 @@ class Reader:
                 "ORDER BY id DESC LIMIT ?",
                 (since_id, kind, kind, _limit(limit)),
             ).fetchall()
-        return [_event(row) for row in reversed(rows)]
+            return [_event(row) for row in reversed(rows)]
 
     def report(self, name: str) -> dict[str, Any] | None:
         """A report that the daemon saved; None if there is none of this name."""
         with self._snapshot() as db:
             row = db.execute("SELECT report FROM reports WHERE name = ?", (name,)).fetchone()
-        return None if row is None else dict(json.loads(row["report"]))
+            return None if row is None else dict(json.loads(row["report"]))
 
     # Inside ------------------------------------------------------------------------------------
 
@@ -227,23 +247,27 @@ class Reader:
     def _snapshot(self) -> Iterator[sqlite3.Connection]:
         """All reads within see the same state; the connection closes afterwards."""
         if not self.path.is_file():
-            raise StoreError(
+            raise NoState(
                 f"{self.state_dir}: found no {STATE_FILE}: no center has run with this state "
                 "directory yet"
             )
-        with readable_errors(self.path):
-            db = connect_to_read(self.path)
+        with readable_errors(self.path, self._patience_s):
+            db = connect_to_read(self.path, self._patience_s)
             try:
                 db.execute("BEGIN")
                 self._check_version(db)
                 yield db
+            except ValueError as error:
+                # A page that is damaged but well formed: texts in it are not what was written.
+                found = str(error).splitlines()[0]
+                raise StoreError(f"{self.path}: {damaged(found)}") from error
             finally:
                 db.close()
 
     def _check_version(self, db: sqlite3.Connection) -> None:
         version = db.execute("PRAGMA user_version").fetchone()[0]
         if version == 0:
-            raise StoreError(f"{self.path}: holds no state yet; the center has only just begun")
+            raise NoState(f"{self.path}: holds no state yet; the center has only just begun")
         if version != SCHEMA_VERSION:
             raise StoreError(
                 f"{self.path}: found state version {version}, allowed: {SCHEMA_VERSION}; "
@@ -257,7 +281,9 @@ def _limit(limit: int | None) -> int:
 
 
 def _meta(db: sqlite3.Connection) -> sqlite3.Row:
-    row: sqlite3.Row = db.execute("SELECT * FROM meta").fetchone()
+    row: sqlite3.Row | None = db.execute("SELECT * FROM meta").fetchone()
+    if row is None:
+        raise ValueError("the table meta is empty")
     return row
 
 
@@ -284,6 +310,17 @@ def _partners_now(db: sqlite3.Connection, phase_round: int, last_round: int) -> 
         (phase_round, *map(str, states)),
     )
     return tuple(row["peer"] for row in rows)
+
+
+def _round(row: sqlite3.Row) -> RoundEntry:
+    return RoundEntry(row["at"], RoundRecord.model_validate_json(row["record"]))
+
+
+def _head(row: sqlite3.Row) -> RoundHead:
+    cause = row["rest_cause"]
+    return RoundHead(
+        row["round"], row["at"], row["partners"], None if cause is None else RestCause(cause)
+    )
 
 
 def _reports(db: sqlite3.Connection) -> dict[str, dict[str, Any]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from protocol.record import RestRecord, RoundRecord, ValidationRecord
+from protocol.record import RestCause, RestRecord, RoundRecord, ValidationRecord
 
 Condition = Literal["new", "running", "finished", "stopped", "dead", "elsewhere"]
 """``new``: never started. ``running``: its process is there, also while it lingers after the last
@@ -19,6 +19,17 @@ class RoundEntry:
 
     at: float
     record: RoundRecord
+
+
+@dataclass(frozen=True)
+class RoundHead:
+    """What is known of a committed round without its record."""
+
+    round: int
+    at: float
+    partners: int
+    cause: RestCause | None
+    """Why there was no partner."""
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from abps_node.errors import StoreError
 from abps_node.store import Store
 from abps_node.store.process import liveness, start_mark, this_host
-from abps_node.store.reader import Reader
+from abps_node.store.reader import NoState, Reader
 from abps_node.store.schema import STATE_FILE
+from abps_node.store.views import RoundHead
 from protocol.effects import PhaseChanged, SessionRow
 from protocol.record import RestCause
 from tests.support.records import Chronicle, make_contract
@@ -174,3 +176,76 @@ def test_a_zombie_is_dead() -> None:
     assert liveness(pid, start_mark(pid), this_host()) == "dead"
     os.waitpid(pid, 0)
     assert liveness(pid, None, this_host()) == "dead"
+
+
+# What whoever looks at hundreds reads ------------------------------------------------------------
+
+
+def test_rounds_at_a_glance(tmp_path: Path) -> None:
+    chronicle = Chronicle()
+    commits = [
+        chronicle.with_partners({"near": 0.05, "far": None}, validation=0.61),
+        chronicle.resting(RestCause.ALL_BUSY, "first"),
+        chronicle.resting(RestCause.BELOW_THRESHOLD, "second"),
+        chronicle.resting(RestCause.ALL_BUSY, "third"),
+        chronicle.with_partners({"near": 0.02}, validation=0.72),
+    ]
+    with Store.open(tmp_path, "here", CONTRACT, clock=lambda: 5.0) as store:
+        store.begin_incarnation()
+        for commit in commits:
+            store.commit_round(commit)
+    reader = Reader(tmp_path)
+    busy, below = RestCause.ALL_BUSY, RestCause.BELOW_THRESHOLD
+    assert reader.heads() == [
+        RoundHead(1, 5.0, 1, None),
+        RoundHead(2, 5.0, 0, busy),
+        RoundHead(3, 5.0, 0, below),
+        RoundHead(4, 5.0, 0, busy),
+        RoundHead(5, 5.0, 1, None),
+    ]
+    assert reader.validations() == {1: 0.61, 2: 0.7, 3: 0.7, 4: 0.7, 5: 0.72}
+    assert [entry.record for entry in reader.newest_rests()] == [
+        commits[2].record,
+        commits[3].record,
+    ]
+    assert reader.merges() == {"near": 2}
+
+
+def test_a_lock_is_waited_for_as_long_as_one_says(tmp_path: Path) -> None:
+    with Store.open(tmp_path, "here", CONTRACT) as store:
+        store.begin_incarnation()
+    holder = sqlite3.connect(tmp_path / STATE_FILE, isolation_level=None)
+    holder.execute("PRAGMA locking_mode = EXCLUSIVE")
+    holder.execute("BEGIN EXCLUSIVE")
+    with pytest.raises(StoreError, match=r"has held the file for more than 0\.05 s"):
+        Reader(tmp_path, patience_s=0.05)
+    holder.close()
+    assert Reader(tmp_path, patience_s=0.05).condition() == "stopped"
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE rounds SET record = '{\"round\": 1'",
+        "UPDATE rounds SET record = '{}'",
+        "UPDATE meta SET contract = 'no contract'",
+        "DELETE FROM meta",
+    ],
+)
+def test_a_text_that_is_not_what_was_written_is_damage(tmp_path: Path, damage: str) -> None:
+    with Store.open(tmp_path, "here", CONTRACT) as store:
+        store.begin_incarnation()
+        store.commit_round(Chronicle().with_partners({"near": 0.05}))
+    with sqlite3.connect(tmp_path / STATE_FILE) as database:
+        database.execute(damage)
+    database.close()
+    with pytest.raises(StoreError, match="is damaged or not a state file"):
+        Reader(tmp_path).status()
+
+
+def test_a_center_that_has_not_begun_is_nothing_to_worry_about(tmp_path: Path) -> None:
+    with pytest.raises(NoState):
+        Reader(tmp_path)
+    (tmp_path / STATE_FILE).touch()
+    with pytest.raises(NoState):
+        Reader(tmp_path)
