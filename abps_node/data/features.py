@@ -39,9 +39,10 @@ class RawFeatures:
         present = {name: texts for name, texts in undeclared.items() if any(_present(texts))}
         return RawFeatures(self.names, self.values[:, rows], present)
 
-    def missing(self) -> dict[str, int]:
-        """Rows without a value, per feature."""
-        counts = np.isnan(self.values).sum(axis=1).tolist()
+    def missing(self, among: NDArray[np.bool_] | None = None) -> dict[str, int]:
+        """Rows without a value, per feature; ``among`` is a mask ``(patients,)`` of those meant."""
+        values = self.values if among is None else self.values[:, among]
+        counts = np.isnan(values).sum(axis=1).tolist()
         return dict(zip(self.names, counts, strict=True))
 
     def constant(self, rows: NDArray[np.intp]) -> tuple[str, ...]:
