@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+import re
 import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -21,6 +22,7 @@ from pathlib import Path
 from typing import Any, Final, TextIO
 
 from abps_node.errors import StoreError
+from abps_node.visible import visible, visible_json
 
 LOG_NAME: Final = "log.jsonl"
 LOG_BYTES: Final = 10 * 1024 * 1024
@@ -30,11 +32,6 @@ LOG_FILES: Final = 5
 RESERVED_KEYS: Final = ("time", "level", "center", "event", "text", "exception")
 _OWN_LOGGERS: Final = ("abps_node", "launch")
 _HANDLER_PREFIX: Final = "abps-"
-_CONTROL: Final = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
-"""Texts may quote a peer; on a terminal its control characters must not act."""
-JSON_ESCAPES: Final = {code: f"\\u{code:04x}" for code in (*range(127, 160), 0x2028, 0x2029)}
-"""To translate a JSON text with: JSON itself leaves these as they are, but terminals act on some
-(0x9b begins an escape sequence), and some programs end a line at others."""
 
 
 class JsonFormatter(logging.Formatter):
@@ -57,7 +54,7 @@ class JsonFormatter(logging.Formatter):
             line["exception"] = self.formatException(record.exc_info)
         for key, value in _fields(record).items():
             line[f"{key}_" if key in RESERVED_KEYS else key] = _plain(value)
-        return json.dumps(line, ensure_ascii=False, allow_nan=False).translate(JSON_ESCAPES)
+        return visible_json(json.dumps(line, ensure_ascii=False, allow_nan=False))
 
 
 class HumanFormatter(logging.Formatter):
@@ -70,9 +67,9 @@ class HumanFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Render a record."""
         time = _utc(record).astimezone().strftime("%H:%M:%S")
-        line = f"{time}  {record.levelname.lower():7}  {self._center}  {record.getMessage()}"
-        line += "".join(f" {key}={_short(value)}" for key, value in _fields(record).items())
-        line = line.translate(_CONTROL)
+        text = record.getMessage()
+        line = f"{time}  {record.levelname.lower():7}  {self._center}  {text}"
+        line = visible(line + fields_text(text, _fields(record)))
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 
@@ -155,8 +152,25 @@ def _plain(value: Any) -> Any:
     return str(value)
 
 
+def fields_text(text: str, fields: Mapping[str, Any]) -> str:
+    """`` key=value`` of the fields, without those whose value the text says already.
+
+    The peer always stands there, since people search for ``peer=…``.
+    """
+    told = {k: value for k, value in fields.items() if k == "peer" or not _says(text, value)}
+    return "".join(f" {key}={_short(value)}" for key, value in told.items())
+
+
+def _says(text: str, value: Any) -> bool:
+    """Whether the value is a word of the text; numbers are not, for they may be any number."""
+    if not isinstance(value, str) or not value:
+        return False
+    return re.search(rf"(?<![\w-]){re.escape(value)}(?![\w-])", text) is not None
+
+
 def _short(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.4g}"
-    text = value if isinstance(value, str) else json.dumps(_plain(value), ensure_ascii=False)
-    return json.dumps(text, ensure_ascii=False) if " " in text and isinstance(value, str) else text
+    if isinstance(value, str) and value and not re.search(r"\s", value):
+        return value
+    return json.dumps(_plain(value), ensure_ascii=False)

@@ -177,7 +177,8 @@ class Node:
         if aborted:
             rows = tuple(session.row() for session in aborted)
             center.out.append(SaveSessions(rows))
-            text = f"{len(aborted)} sessions of an earlier incarnation aborted"
+            what = "1 session" if len(aborted) == 1 else f"{len(aborted)} sessions"
+            text = f"{what} of an earlier incarnation aborted"
             center.note("sessions-aborted", text)
         if introduction.greets_all(center):
             for peer in center.peers.all():

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import BaseModel
 
-from abps_node.logs import JSON_ESCAPES
+from abps_node.visible import visible, visible_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -23,7 +23,6 @@ MISSING: Final = "–"
 _METRICS: Final = {"brier": "1 − brier", "logloss": "−log-loss"}
 """Those whose recorded value, for which more is better, is not the plain score."""
 _UNBOUNDED: Final = 10_000
-_CONTROL: Final = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
 
 
 def console() -> Console:
@@ -39,8 +38,8 @@ def console() -> Console:
 
 
 def clean(text: str) -> str:
-    """Text that may quote a peer, so that its control characters do nothing on a terminal."""
-    return text.translate(_CONTROL)
+    """Text that may quote a peer, so that nothing in it acts on a terminal or turns it around."""
+    return visible(text)
 
 
 def count(number: int, one: str, many: str | None = None) -> str:
@@ -109,7 +108,7 @@ def utc(at: float | None) -> str | None:
 def to_json(value: Any, *, indent: int | None = 2) -> str:
     """One JSON text; values that JSON cannot say (NaN, infinity) become null."""
     text = json.dumps(plain(value), ensure_ascii=False, allow_nan=False, indent=indent)
-    return text.translate(JSON_ESCAPES)
+    return visible_json(text)
 
 
 def plain(value: Any) -> Any:

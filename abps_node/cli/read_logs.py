@@ -16,7 +16,7 @@ import typer
 
 from abps_node.cli.human import clean, to_json
 from abps_node.errors import ConfigError, StoreError
-from abps_node.logs import LOG_NAME, RESERVED_KEYS
+from abps_node.logs import LOG_NAME, RESERVED_KEYS, fields_text
 
 _LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40, "critical": 50}
 Entry = dict[str, Any]
@@ -135,15 +135,13 @@ def parse(line: str) -> Entry:
     return entry if isinstance(entry, dict) else {"text": line}
 
 
-def render(entry: Entry) -> str:
-    """Local time, level, text, then the other fields as ``key=value``."""
+def render(entry: Entry, who: str = "") -> str:
+    """Local time, level, ``who``, text, then as ``key=value`` what the text does not say."""
     text = str(entry.get("text", ""))
-    fields = "".join(
-        f" {key}={_short(value)}" for key, value in entry.items() if key not in RESERVED_KEYS
-    )
-    head = f"{_local(entry.get('time'))}  {entry.get('level', '?')!s:7}  "
+    fields = {key: value for key, value in entry.items() if key not in RESERVED_KEYS}
+    head = f"{_local(entry.get('time'))}  {entry.get('level', '?')!s:7}  {who}"
     trace = str(entry.get("exception", ""))
-    lines = [clean(head + text + fields), *map(clean, trace.splitlines())]
+    lines = [clean(head + text + fields_text(text, fields)), *map(clean, trace.splitlines())]
     return "\n".join(lines)
 
 
@@ -154,14 +152,6 @@ def _local(time: object) -> str:
     except ValueError:
         return str(time if time is not None else "?").ljust(19)
     return f"{moment.astimezone():%Y-%m-%d %H:%M:%S}"
-
-
-def _short(value: object) -> str:
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    if isinstance(value, str) and value and not re.search(r"\s", value):
-        return value
-    return json.dumps(value, ensure_ascii=False)
 
 
 def _lines_of(path: Path) -> Iterator[str]:

@@ -158,3 +158,15 @@ def test_a_name_that_is_no_utf_8_is_logged_all_the_same(tmp_path: Path) -> None:
     log.info("%s", b"card\xff".decode("utf-8", "surrogateescape"))
     (line,) = lines((tmp_path / "log.jsonl").read_text(encoding="utf-8"))
     assert line["text"] == "card\udcff"
+
+
+def test_what_the_text_says_is_not_said_again(tmp_path: Path) -> None:
+    stream, address = Terminal(), "tcp://127.0.0.1:5555"
+    logs.setup("north", tmp_path, "info", stream)
+    fields = {"endpoint": address, "address": address, "told": address + "1", "n": 5555}
+    log.info("listening on %s", address, extra={"fields": {**fields, "peer": "on"}})
+    assert stream.getvalue()[8:] == (
+        f"  info     north  listening on {address} told={address}1 n=5555 peer=on\n"
+    )
+    (line,) = lines((tmp_path / "log.jsonl").read_text(encoding="utf-8"))
+    assert (line["endpoint"], line["address"]) == (address, address)
