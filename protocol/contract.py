@@ -20,6 +20,10 @@ from protocol.presets import PRESETS
 CENTER_ID_PATTERN = r"^[a-z0-9][a-z0-9._-]{0,62}$"
 CenterId = Annotated[str, Field(pattern=CENTER_ID_PATTERN)]
 ColumnName = Annotated[str, Field(min_length=1, max_length=128)]
+FEDCARE_HEAD_LAYERS = 3
+"""Linear layers of a head of FedCARE's model: two hidden ones and the output."""
+_LATER_KEYS = (("model", "kind", "mlp"),)
+"""Section, key and default of what the first contracts did not know."""
 Goal = Literal["none", "homogeneity", "diversity", "alignment"]
 
 
@@ -117,16 +121,41 @@ class Data(Strict):
 
 
 class Model(Strict):
-    """The multilayer perceptron of section 6.3 of the paper."""
+    """The network: the perceptron of section 6.3 of the paper, or the backbone of FedCARE."""
 
+    kind: Literal["mlp", "fedcare"] = Field(
+        default="mlp",
+        description="mlp: linear layers; fedcare: two layers with batch norm and a residual, a "
+        "linear one to the representation, layer norm; its heads are 64 → 32 → 1 and stay private "
+        "(`docs/objectives.md`)",
+    )
     hidden: list[Annotated[int, Field(ge=1, le=8192)]] = Field(
         default=[128, 64],
         min_length=1,
         max_length=8,
-        description="widths of the hidden layers, input side first",
+        description="widths of the hidden layers, input side first; fedcare: of its two layers, "
+        "which are equal, and of the representation, 128, 128, 64 by default",
     )
-    dropout: float = Field(default=0.2, ge=0, lt=1, description="after each hidden layer")
+    dropout: float = Field(
+        default=0.2, ge=0, lt=1, description="after each hidden layer; fedcare: 0.3 by default"
+    )
     init_seed: int = Field(default=1, ge=0, lt=2**63, description="all centers start identical")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _defaults_of_kind(cls, values: Any) -> Any:
+        if isinstance(values, dict) and values.get("kind") == "fedcare":
+            return {"hidden": [128, 128, 64], "dropout": 0.3, **values}
+        return values
+
+    @model_validator(mode="after")
+    def _widths_fit_kind(self) -> Self:
+        if self.kind == "fedcare" and (len(self.hidden) != 3 or self.hidden[0] != self.hidden[1]):
+            raise ValueError(
+                f"hidden: found {self.hidden}, allowed: three widths, the first two equal, since "
+                'kind is "fedcare"'
+            )
+        return self
 
 
 class Training(Strict):
@@ -288,6 +317,13 @@ class Contract(Strict):
 
     @model_validator(mode="after")
     def _head_leaves_a_trunk(self) -> Self:
+        if self.model.kind == "fedcare":
+            if self.policy.head_layers != FEDCARE_HEAD_LAYERS:
+                raise ValueError(
+                    f"policy.head_layers: found {self.policy.head_layers}, allowed: "
+                    f'{FEDCARE_HEAD_LAYERS}, the layers of a head, since model.kind is "fedcare"'
+                )
+            return self
         layers = len(self.model.hidden) + 1
         if self.policy.head_layers >= layers:
             raise ValueError(
@@ -299,9 +335,13 @@ class Contract(Strict):
     def digest(self) -> str:
         """SHA-256 (hex) over the canonical JSON of all values, the preset's name left out.
 
-        Two files that resolve to the same values have the same hash, whichever preset they name.
+        Two files that resolve to the same values have the same hash, whichever preset they name. A
+        key that came later is left out at its default, so that old contracts keep their hash.
         """
         values = self.model_dump(mode="json")
         values["policy"].pop("preset")
+        for section, key, absent in _LATER_KEYS:
+            if values[section][key] == absent:
+                values[section].pop(key)
         text = json.dumps(values, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
         return hashlib.sha256(text.encode()).hexdigest()

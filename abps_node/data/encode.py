@@ -24,7 +24,7 @@ from protocol.contract import Data, Feature
 _ENCODER_VERSION = 2
 _NEGLIGIBLE_STD = 1e-8
 """A standard deviation below this share of the values' size is rounding noise: a constant."""
-_FARTHEST = 1e6
+FARTHEST = 1e6
 """Standardized values are cut off here. Training rows never come near it (|z| <= sqrt(n)), but one
 absurd value in a validation row must not overflow the network."""
 
@@ -74,7 +74,14 @@ class Encoder:
     @classmethod
     def fit(cls, data: Data, raw: RawFeatures, rows: NDArray[np.intp]) -> Encoder:
         """Fit on the given (training) rows only."""
-        return cls(tuple(data.features), _fit(data.features, raw.values[:, rows]))
+        return cls.fit_features(data.features, raw, rows)
+
+    @classmethod
+    def fit_features(
+        cls, features: Sequence[Feature], raw: RawFeatures, rows: NDArray[np.intp]
+    ) -> Encoder:
+        """The same for features that are not the contract's; there may be none."""
+        return cls(tuple(features), _fit(features, raw.values[:, rows]) if features else ())
 
     @property
     def inputs(self) -> list[str]:
@@ -83,11 +90,13 @@ class Encoder:
 
     def transform(self, raw: RawFeatures) -> NDArray[np.float32]:
         """All rows as model inputs, float32, shape ``(rows, d)``, all finite."""
+        if not self.features:
+            return np.empty((raw.values.shape[1], 0), dtype=np.float32)
         fill, mean, std = (_column(self.scales, name) for name in ("fill", "mean", "std"))
         missing = np.isnan(raw.values)
         with np.errstate(over="ignore"):
             scaled = (np.where(missing, fill, raw.values) - mean) / std
-        scaled = np.clip(scaled, -_FARTHEST, _FARTHEST)
+        scaled = np.clip(scaled, -FARTHEST, FARTHEST)
         inputs: list[FloatArray | NDArray[np.bool_]] = []
         for number, feature in enumerate(self.features):
             if feature.kind == "categorical":

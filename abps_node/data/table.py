@@ -90,6 +90,14 @@ class Table:
         values[absurd] = np.nan
         return values
 
+    def at_least(self, name: str, least: float, what: str) -> FloatArray:
+        """A continuous column without a value below ``least``; missing values are NaN."""
+        values = self.numbers(name)
+        low = values < least
+        self._screened(name, pa.array(low), self.columns[name], f"{what}, or empty for missing")
+        values[low] = np.nan
+        return values
+
     def flags(self, name: str, levels: Sequence[str] | None = None) -> FloatArray:
         """A binary column as 0 and 1, shape ``(rows,)``; missing values are NaN.
 
@@ -122,6 +130,13 @@ class Table:
         codes = pc.if_else(unknown, pa.scalar(len(levels), pa.int32()), codes)
         numbers = _look_up(codes, [float(code) for code in range(len(levels) + 1)])
         return numbers, undeclared.to_numpy(zero_copy_only=False)
+
+    def categories(self, name: str) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+        """Any column as numbers of its distinct texts, −1 where missing ``(rows,)``; the texts."""
+        text = self._text(name)
+        names = sorted(pc.unique(text).drop_null().to_pylist())
+        codes = pc.index_in(text, pa.array(names, type=pa.string())).fill_null(-1)
+        return codes.to_numpy(zero_copy_only=False).astype(np.int64), tuple(names)
 
     def groups(self, name: str, what: str = "a patient identifier") -> Texts:
         """The patient of every row, as text, shape ``(rows,)``; none may be missing."""
@@ -254,7 +269,8 @@ def _read_csv(path: Path, names: Sequence[str]) -> tuple[list[str], Any]:
 
 
 def _read_parquet(path: Path, names: Sequence[str]) -> tuple[list[str], Any]:
-    with pq.ParquetFile(path) as file:
+    # From memory: out of a file pyarrow reads with a thread, which then stays for good.
+    with pq.ParquetFile(pa.BufferReader(path.read_bytes())) as file:
         present = list(file.schema_arrow.names)
         _require_columns(path, present, names)
         return present, file.read(columns=list(names), use_threads=False)

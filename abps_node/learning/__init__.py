@@ -2,7 +2,7 @@
 
 from abps_node.learning.learner import Learner, MergeResult, TrainResult
 from abps_node.learning.local_step import TrainingDiverged
-from abps_node.learning.model import initial_trunk, initial_trunk_digest, trunk_layout
+from abps_node.learning.start import initial_trunk, initial_trunk_digest, trunk_layout
 
 __all__ = [
     "Learner",

@@ -20,6 +20,8 @@ FloatArray = NDArray[np.float64]
 
 _TOLERANCE: Final = 1e-13
 """A constraint whose multiplier is within this of zero, in units of the trace, is not violated."""
+_GOOD_ENOUGH: Final = 1e-12
+"""In units of the trace: what two inner products may differ by."""
 _POLISH_STEPS: Final = 50
 
 
@@ -86,7 +88,7 @@ def _active_set(gram: FloatArray) -> FloatArray:
     if everything is not None:
         return np.asarray(everything / everything.sum())
     solution = _lawson_hanson(normal)
-    return _polished(gram, solution / solution.sum(), _TOLERANCE * trace)
+    return _polished(gram, solution / solution.sum(), _GOOD_ENOUGH * trace)
 
 
 def _polished(gram: FloatArray, weights: FloatArray, tolerance: float) -> FloatArray:

@@ -7,7 +7,6 @@ optimizing are each one operation on one tensor.
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,8 +16,9 @@ import torch
 from torch.nn import functional
 
 from abps_node.data import input_size
+from abps_node.errors import ConfigError
 from protocol.contract import Contract
-from protocol.trunk import TrunkLayout, Vector
+from protocol.trunk import TrunkLayout
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,11 @@ class Mlp:
 
     @classmethod
     def of(cls, contract: Contract) -> Mlp:
-        """The model that a contract describes."""
+        """The model that a contract describes; ``ConfigError`` if that is of another kind."""
+        if contract.model.kind != "mlp":
+            raise ConfigError(
+                f'contract.model.kind: found "{contract.model.kind}", allowed here: "mlp"'
+            )
         widths = (input_size(contract.data), *contract.model.hidden, 1)
         return cls(widths, contract.model.dropout, contract.policy.head_layers)
 
@@ -108,24 +112,3 @@ class Mlp:
     ) -> torch.Tensor:
         """Log-odds, shape ``(n,)``, of rows ``x`` ``(n, d)``; ``masks`` as above."""
         return self.output(weights, self.representation(weights, x, masks))
-
-
-def trunk_layout(contract: Contract) -> TrunkLayout:
-    """Names and shapes of the shared tensors, in their order on the wire."""
-    return Mlp.of(contract).trunk
-
-
-def initial_trunk(contract: Contract) -> Vector:
-    """The trunk that every center of this contract starts from."""
-    model = Mlp.of(contract)
-    vector: Vector = model.initial(contract.model.init_seed)[: model.trunk.size].numpy().copy()
-    return vector
-
-
-def initial_trunk_digest(contract: Contract) -> str:
-    """SHA-256 (hex) of the initial trunk's float32 little-endian bytes and its layout.
-
-    It travels in the handshake: averaging independently drawn networks would destroy both.
-    """
-    payload = initial_trunk(contract).astype("<f4").tobytes()
-    return hashlib.sha256(payload + trunk_layout(contract).digest.encode()).hexdigest()

@@ -16,6 +16,8 @@ from protocol.presets import PRESETS
 from tests.support.contracts import contract_values, small_contract
 
 Path = tuple[str | int, ...]
+OLD_DIGEST = "8db286cef7c8033b6d7fa471ae9a21bfaad03da5058e0ec25c7bf5d01becdb53"
+"""Of the small contract, by the version that knew one kind of model."""
 CONTRACT = small_contract(
     {"preset": "abps-x"},
     group="patient",
@@ -93,6 +95,11 @@ def test_the_digest_changes_with_every_field(path: Path) -> None:
             continue
     if path in FIXED:
         assert digests <= {CONTRACT.digest()}
+    elif path == ("model", "kind"):
+        # The other kind has another form of `hidden`, and heads of three layers.
+        fedcare = {"kind": "fedcare", "hidden": [4, 4, 3]}
+        values = replaced(replaced(VALUES, ("model",), fedcare), ("policy", "head_layers"), 3)
+        assert Contract.model_validate(values).digest() != CONTRACT.digest()
     elif path == ("policy", "tau_sim"):
         # Excludes keep_fraction, which stands here.
         values = replaced(VALUES, ("policy", "keep_fraction"), None)
@@ -118,6 +125,24 @@ def test_the_digest_changes_with_every_part_of_a_feature() -> None:
     contracts = [small_contract(features=[feature]) for feature in features]
     contracts += [small_contract(features=features[:2]), small_contract(features=features[1::-1])]
     assert len({contract.digest() for contract in contracts}) == len(contracts)
+
+
+def test_contracts_from_before_a_key_keep_their_hash() -> None:
+    assert small_contract().digest() == OLD_DIGEST
+
+
+@pytest.mark.parametrize(
+    ("model", "head_layers", "said"),
+    [
+        ({"kind": "fedcare", "hidden": [8, 8]}, 3, "hidden: found"),
+        ({"kind": "fedcare", "hidden": [8, 6, 4]}, 3, "hidden: found"),
+        ({"kind": "fedcare"}, 1, "policy.head_layers: found 1, allowed: 3"),
+    ],
+)
+def test_fedcare_has_its_own_form(model: dict[str, Any], head_layers: int, said: str) -> None:
+    values = replaced(replaced(VALUES, ("model",), model), ("policy", "head_layers"), head_layers)
+    with pytest.raises(ValidationError, match=said):
+        Contract.model_validate(values)
 
 
 def test_the_walk_over_the_fields_reached_all_sections() -> None:

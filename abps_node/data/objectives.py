@@ -1,0 +1,157 @@
+"""What a center's own objectives need of its table: private inputs, outcomes, groups.
+
+One split of the patients serves all objectives. A row without a value in an objective's column is
+left out of that objective and of no other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from abps_node.aims import Aims, Objective
+from abps_node.data.encode import Encoder
+from abps_node.data.features import read_features
+from abps_node.data.split import Rows, SplitRows
+from abps_node.data.table import FloatArray, Table
+from abps_node.errors import DataError
+
+NO_GROUP: Final = -1
+
+
+@dataclass(frozen=True)
+class ObjectiveSplit:
+    """Rows of one split, in the order of ``Split``."""
+
+    private: NDArray[np.float32]
+    """Encoded private features, ``(n, p)``."""
+    y: NDArray[np.float32]
+    """Outcomes ``(n, S)``: 0/1 or days; NaN where a row has none."""
+    groups: NDArray[np.int64]
+    """Number of the row's group ``(n, S)``; ``NO_GROUP`` where missing or not asked for."""
+
+
+@dataclass(frozen=True)
+class ObjectiveReport:
+    """What ``abps check`` tells of one objective's column."""
+
+    name: str
+    column: str
+    known: Mapping[str, int]
+    """Split to rows with an outcome."""
+    positives: Mapping[str, int]
+    """Split to rows with outcome 1; rows with more than 0 days for a duration."""
+    median: float
+    """Of the training split."""
+
+
+@dataclass(frozen=True)
+class ObjectiveData:
+    """All that the objectives of one center are learned and measured from."""
+
+    train: ObjectiveSplit
+    validation: ObjectiveSplit
+    test: ObjectiveSplit
+    encoder: Encoder
+    """The fitted preprocessing of the private features; of none where there are none."""
+    levels: tuple[tuple[str, ...], ...]
+    """Names of the groups, per objective; empty where none are compared."""
+    reports: tuple[ObjectiveReport, ...]
+    constant: tuple[str, ...]
+    """Private features with one and the same value in the whole training split."""
+
+
+def objective_data(aims: Aims, table: Table, rows: SplitRows) -> ObjectiveData:
+    """Read and check what the aims name; raises ``DataError``.
+
+    ``rows`` is the split of the contract's preparation, which all objectives share.
+    """
+    raw = read_features(table, aims.private)
+    encoder = Encoder.fit_features(aims.private, raw, rows.train)
+    private = encoder.transform(raw)
+    columns, codes, levels, reports = [], [], [], []
+    for objective in aims.objectives:
+        values = _outcomes(objective, table)
+        reports.append(_checked(objective, table.source, values, rows))
+        code, names = _groups(objective, table, values, rows)
+        columns.append(values)
+        codes.append(code)
+        levels.append(names)
+    y = np.stack(columns, axis=1).astype(np.float32)
+    groups = np.stack(codes, axis=1)
+
+    def part(chosen: Rows) -> ObjectiveSplit:
+        return ObjectiveSplit(private[chosen], y[chosen], groups[chosen])
+
+    return ObjectiveData(
+        part(rows.train),
+        part(rows.validation),
+        part(rows.test),
+        encoder,
+        tuple(levels),
+        tuple(reports),
+        raw.constant(rows.train) if aims.private else (),
+    )
+
+
+def _outcomes(objective: Objective, table: Table) -> FloatArray:
+    if objective.binary:
+        return table.flags(objective.column)
+    return table.at_least(objective.column, 0.0, "a number of days, not negative")
+
+
+def _checked(
+    objective: Objective, source: str, values: FloatArray, rows: SplitRows
+) -> ObjectiveReport:
+    what = f"{source}: column {objective.column!r} of objective {objective.name!r}"
+    parts = {"train": rows.train, "validation": rows.validation, "test": rows.test}
+    known = {name: values[part][~np.isnan(values[part])] for name, part in parts.items()}
+    for name in ("train", "validation"):
+        if known[name].size == 0:
+            raise DataError(
+                f"{what}: found no value in the {parts[name].size} rows of the {name} split, "
+                "allowed: at least one"
+            )
+    train = known["train"]
+    if train.min() == train.max():
+        raise DataError(
+            f"{what}: found one and the same value in all {train.size} training rows that have "
+            "one, allowed: two different ones at least, since there is nothing to learn"
+        )
+    return ObjectiveReport(
+        objective.name,
+        objective.column,
+        {name: int(part.size) for name, part in known.items()},
+        {name: int((part > 0).sum()) for name, part in known.items()},
+        float(np.median(train)),
+    )
+
+
+def _groups(
+    objective: Objective, table: Table, values: FloatArray, rows: SplitRows
+) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    if objective.group is None:
+        return np.full(table.rows, NO_GROUP, dtype=np.int64), ()
+    codes, names = table.categories(objective.group)
+    train = codes[rows.train]
+    there = sorted({names[code] for code in train[train != NO_GROUP]})
+    what = f"{table.source}: column {objective.group!r}, group of objective {objective.name!r}"
+    if len(there) < 2:
+        found = f"one group ({there[0]!r})" if there else "no value"
+        raise DataError(
+            f"{what}: found {found} in the training rows, allowed: two groups at least, since a "
+            "gap is between groups"
+        )
+    positive = train[values[rows.train] == 1]
+    with_events = {names[code] for code in positive[positive != NO_GROUP]}
+    if len(with_events) < 2:
+        raise DataError(
+            f"{what}: found {len(with_events)} of {len(there)} groups with label 1 in "
+            f"{objective.column!r} among the training rows, allowed: two at least, since the gap "
+            "is between true-positive rates"
+        )
+    return codes, names
