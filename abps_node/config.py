@@ -80,6 +80,8 @@ class CenterConfig:
     seed: int
     compare_alone: bool
     log_level: LogLevel
+    record_stimuli: int = 0
+    """MiB that are kept; 0 for none."""
     mqtt: BrokerAccess | None = None
     """Set if and only if discovery goes through a broker."""
 
@@ -129,6 +131,7 @@ def load_center_config(path: str | Path, known: Federation | None = None) -> Cen
         seed=file.seed,
         compare_alone=file.compare_alone,
         log_level=file.log_level,
+        record_stimuli=file.record_stimuli,
         mqtt=own_access(path, file.id, file.mqtt) if federation.discovery.broker else None,
     )
 

@@ -256,6 +256,13 @@ class CenterFile(Strict):
     compare_alone: bool = Field(
         default=True, description="also train without partners, to tell what the federation gave"
     )
+    record_stimuli: int = Field(
+        default=0,
+        ge=0,
+        le=1_000_000,
+        description="MiB of recorded stimuli that are kept for `abps replay`, the oldest make room; "
+        "they hold partners' trunks; 0: none are recorded (`docs/audit.md`)",
+    )
     log_level: LogLevel = Field(default="info", description="least level that is logged")
     mqtt: BrokerTable | None = Field(
         default=None, description="this center at the broker; only with mqtt discovery"

@@ -20,6 +20,10 @@ from typing import Any, Final
 import torch
 
 from abps_node.addresses import with_real_port
+from abps_node.audit.chain import newest_start
+from abps_node.audit.opening import open_record
+from abps_node.audit.outbound import OutboundRecord
+from abps_node.audit.recorder import close_recording, make_node
 from abps_node.config import CenterConfig
 from abps_node.data import CenterData, load_center
 from abps_node.discovery import Discovery, make_discovery
@@ -49,7 +53,6 @@ from protocol.effects import (
 )
 from protocol.errors import RemoteError
 from protocol.messages import Hello
-from protocol.node import Node
 
 HOUSEKEEPING_S: Final = 1.0
 REBIND_S: Final = 5.0
@@ -81,15 +84,17 @@ def run_center(config: CenterConfig) -> int:
         patients=data.fingerprint,
         views_every_s=HOUSEKEEPING_S,
     ) as store:
-        incarnation = store.begin_incarnation()
+        incarnation = store.begin_incarnation(after=newest_start(config.state_dir))
         recovered = store.recover()
         if recovered.model is not None:
             learner.load_state_tensors(models.read_model(config.state_dir, recovered.model))
-        daemon = Daemon(config, data, learner, store, incarnation, recovered)
+        record = open_record(config.state_dir, store, config.id, incarnation, contract.digest())
+        daemon = Daemon(config, data, learner, store, record, incarnation, recovered)
         # A full collection walks through all that torch has loaded, 0.1 s and more in which nobody
         # is answered. What is there now stays to the end, so it need not be looked at again.
         gc.freeze()
-        return asyncio.run(daemon.run())
+        with record:
+            return asyncio.run(daemon.run())
 
 
 class Daemon:
@@ -101,12 +106,14 @@ class Daemon:
         data: CenterData,
         learner: Learner,
         store: Store,
+        record: OutboundRecord,
         incarnation: int,
         recovered: Recovered,
     ) -> None:
         contract = config.federation.contract
         self._config = config
         self._store = store
+        self._outbound = record
         self._recovered = recovered
         self._identity = Identity(
             center=config.id,
@@ -120,7 +127,7 @@ class Daemon:
             initial_trunk=initial_trunk_digest(contract),
         )
         self._roster = {member.id: member.public_key for member in config.federation.roster}
-        self._node = Node(contract, self._identity, self._roster, _memory(recovered))
+        self._node = make_node(config, self._identity, self._roster, _memory(recovered))
         self._worker = Worker(config, data, learner)
         self._max_payload = self._identity.layout.payload_bytes(contract.policy.wire_dtype)
         self._curve = contract.security == "curve"
@@ -151,7 +158,11 @@ class Daemon:
         self._listen_to_signals(loop)
         endpoint = await self._bind()
         discovery = make_discovery(
-            self._config.federation, self._config.id, self._config.mqtt, self._on_remark
+            self._config.federation,
+            self._config.id,
+            self._config.mqtt,
+            self._on_remark,
+            self._outbound.published,
         )
         self._sink = discovery.events
         try:
@@ -209,6 +220,7 @@ class Daemon:
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._transport.close(LINGER_MS)
         await asyncio.to_thread(self._worker.close)
+        close_recording(self._node)
         await discovery.withdraw()
         try:
             self._store.add_traffic(self._traffic.drain())
@@ -385,9 +397,12 @@ class Daemon:
 
     def _send(self, effect: Send) -> None:
         frame = codec.encode(effect.message)
+        # Before it is said: what a killed process has sent is written down.
+        line = self._outbound.message(effect.peer, effect.message, len(frame))
         try:
             self._transport.send(effect.peer, frame)
         except Undeliverable as error:
+            self._outbound.undelivered(line, error.reason)
             self._inbox.append(ev.Undeliverable(effect.peer, error.reason))
             return
         self._traffic.add(effect.peer, "out", effect.message.kind, len(frame))

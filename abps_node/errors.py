@@ -5,9 +5,13 @@
 ├── ``DataError``        the patient table does not fit the contract
 ├── ``KeyFileError``     a key file is missing, unreadable, too open, or not of this center
 ├── ``StoreError``       the state directory
+│   ├── ``DiskFull``     no space left for it
+│   └── ``Damaged``      a file in it is not what was written
 ├── ``TransportError``   sockets
 │   └── ``BindError``    the own address cannot be bound
-└── ``Superseded``       a newer copy of this center is running
+├── ``Superseded``       a newer copy of this center is running
+├── ``BrokenRecord``     the record of what left the center is not whole
+└── ``ReplayDiffers``    a recorded run replayed decides otherwise
 
 The text of each is one clear message that names the file, the key or the peer, what was found and
 what is allowed. Errors of the protocol itself are in ``protocol.errors``.
@@ -52,6 +56,22 @@ class KeyFileError(NodeError):
 
 class StoreError(NodeError):
     """The state directory cannot be used, or holds the state of another federation."""
+
+
+class DiskFull(StoreError):
+    """No space is left on the disk of the state directory, or its quota is used up."""
+
+
+class Damaged(StoreError):
+    """A file of the state directory is not what this program wrote, and nothing can replace it."""
+
+
+class BrokenRecord(NodeError):
+    """The record of what left this center is not whole: something in it was changed or is gone."""
+
+
+class ReplayDiffers(NodeError):
+    """A recorded run, replayed, gives other decisions than the recorded ones."""
 
 
 class TransportError(NodeError):

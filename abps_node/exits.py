@@ -59,6 +59,26 @@ class ExitCode(IntEnum):
         "every peer that answered refused this center (other contract or other initial trunk)",
         "compare federation.toml with the others' copies",
     )
+    DISK_FULL = (
+        17,
+        "no space is left on the disk of the state directory; the last finished round is safe",
+        "free some space, then start the center again",
+    )
+    DAMAGED = (
+        18,
+        "a file of the state directory is damaged and no older one can stand in for it",
+        "restore the state directory from a backup, see docs/operations.md",
+    )
+    BROKEN_RECORD = (
+        19,
+        "`abps outbound --verify`: the record of what left this center was changed or is not whole",
+        "the message names the first line; see docs/audit.md",
+    )
+    REPLAY_DIFFERS = (
+        20,
+        "`abps replay`: the recorded run, replayed, decides otherwise, or its recording is damaged",
+        "the message names the first difference; see docs/audit.md",
+    )
     INTERNAL = 70, "a bug in the program; the traceback is on stderr", "report it"
 
 
@@ -70,6 +90,8 @@ AFTER_A_CHANGE: Final = (
     ExitCode.KEYS,
     ExitCode.STORE,
     ExitCode.REFUSED,
+    ExitCode.DISK_FULL,
+    ExitCode.DAMAGED,
 )
 """The same start would end the same way until somebody has changed what the message names."""
 
@@ -79,6 +101,10 @@ _BY_ERROR: Final[dict[type[errors.NodeError], ExitCode]] = {
     errors.KeyFileError: ExitCode.KEYS,
     errors.BindError: ExitCode.BIND,
     errors.StoreError: ExitCode.STORE,
+    errors.DiskFull: ExitCode.DISK_FULL,
+    errors.Damaged: ExitCode.DAMAGED,
+    errors.BrokenRecord: ExitCode.BROKEN_RECORD,
+    errors.ReplayDiffers: ExitCode.REPLAY_DIFFERS,
     errors.Superseded: ExitCode.SUPERSEDED,
     errors.NodeError: ExitCode.FAILED,
 }

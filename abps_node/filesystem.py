@@ -7,6 +7,7 @@ costs speed that way round, and the state the other way.
 
 from __future__ import annotations
 
+import os
 import re
 from contextlib import suppress
 from pathlib import Path
@@ -56,3 +57,12 @@ def shared_file_system(path: Path) -> str | None:
     """The name of the file system if other machines may use it too; None for a local one."""
     name = file_system(path)
     return None if name is None or name in LOCAL else name
+
+
+def sync_directory(directory: Path) -> None:
+    """Make what was created or renamed in it durable. Raises ``OSError``."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

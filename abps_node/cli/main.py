@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from abps_node import __version__
-from abps_node.cli import check, init, read
+from abps_node.cli import check, init, outbound, read, replay
 from abps_node.cli import predict as predict_command
 from abps_node.cli import run as run_command
 from abps_node.errors import NodeError
@@ -36,7 +36,7 @@ def build() -> typer.Typer:
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
     )
-    for module in (init, check, run_command, read):
+    for module in (init, check, run_command, read, outbound, replay):
         module.register(app)
     predict_command.register(app)
     app.add_typer(launch, name="launch")

@@ -15,6 +15,14 @@ Found = Callable[[str, str | None], None]
 Say = Callable[[Note], None]
 """Called with what belongs into the log and among the center's events."""
 
+Published = Callable[[str, str, str, bytes], None]
+"""Called before something is left where others read it: by which way (``directory`` or ``mqtt``),
+where, what, and its bytes. May be called from any thread."""
+
+
+def unrecorded(via: str, to: str, what: str, payload: bytes) -> None:
+    """A ``Published`` for those who leave nothing anywhere, and for tests."""
+
 
 @dataclass(frozen=True)
 class Sighting:

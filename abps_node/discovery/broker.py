@@ -16,7 +16,7 @@ import ssl
 from collections import OrderedDict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from aiomqtt import Client, Message, MqttCodeError, MqttError, ProtocolVersion, Will
 from paho.mqtt.packettypes import PacketTypes
@@ -25,6 +25,7 @@ from paho.mqtt.reasoncodes import ReasonCode
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from abps_node.config import Broker, BrokerAccess
+from abps_node.discovery.base import Published, unrecorded
 from abps_node.errors import ConfigError, KeyFileError
 
 ANSWER_S: Final = 5.0
@@ -80,15 +81,39 @@ class LatestPerTopic(asyncio.Queue[Message]):
             super().put_nowait(item)
 
 
+class RecordedClient(Client):
+    """A client that tells of everything before it publishes it."""
+
+    def __init__(self, broker: str, published: Published, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._broker = broker
+        self._published = published
+
+    async def publish(self, topic: str, payload: Any = None, *args: Any, **options: Any) -> None:
+        """As of ``aiomqtt``; the payload is text or bytes."""
+        told = payload.encode() if isinstance(payload, str) else payload or b""
+        self._published("mqtt", f"{self._broker} {topic}", "publish", told)
+        await super().publish(topic, payload, *args, **options)
+
+
 class BrokerDoor:
     """Opens connections to the broker, one after the other, as one user."""
 
-    def __init__(self, broker: Broker, access: BrokerAccess, name: str, topics: int) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        access: BrokerAccess,
+        name: str,
+        topics: int,
+        published: Published = unrecorded,
+    ) -> None:
         """``topics``: so many wait unread. Raises for unusable secrets and certificates.
 
         ``ConfigError`` or ``KeyFileError``, so that a start fails over them and not later.
+        ``published`` hears of everything before it goes to the broker.
         """
         self.broker = broker
+        self._published = published
         self._access = access
         self._topics = topics
         # The same for all connections: the next one ends a dead one at the broker. Random, since
@@ -123,7 +148,12 @@ class BrokerDoor:
             password = self._access.password()
         except (ConfigError, KeyFileError) as error:
             raise BrokerTrouble("refused", str(error), "correct what is named") from error
-        return Client(
+        if will is not None:
+            told = will.payload if isinstance(will.payload, bytes) else b""
+            self._published("mqtt", f"{self.broker} {will.topic}", "last-will", told)
+        return RecordedClient(
+            str(self.broker),
+            self._published,
             self.broker.host,
             self.broker.port,
             username=self._access.username,

@@ -43,6 +43,11 @@ def card_path(folder: Path, center_id: str) -> Path:
     return folder / f"{center_id}{SUFFIX}"
 
 
+def card_text(card: AddressCard) -> str:
+    """What stands in the file."""
+    return card.model_dump_json(indent=2) + "\n"
+
+
 def write_card(folder: Path, card: AddressCard) -> None:
     """Write or replace a card; readers see the old one or the new one. Raises ``OSError``."""
     # Not its parents: where a network folder is not mounted, none should appear in its place.
@@ -52,7 +57,7 @@ def write_card(folder: Path, card: AddressCard) -> None:
     partial = folder / f".{card.id}.{secrets.token_hex(8)}.partial"
     try:
         with partial.open("x", encoding="utf-8") as file:
-            file.write(card.model_dump_json(indent=2) + "\n")
+            file.write(card_text(card))
             file.flush()
             os.fsync(file.fileno())
         partial.replace(card_path(folder, card.id))

@@ -24,17 +24,18 @@ from typing import Final
 
 from abps_node.addresses import is_concrete
 from abps_node.config import Member
-from abps_node.discovery.base import Found, Sighting
+from abps_node.discovery.base import Found, Published, Sighting, unrecorded
 from abps_node.discovery.cards import (
     SUFFIX,
     AddressCard,
     SignedCard,
     UnusableCard,
     card_path,
+    card_text,
     read_card,
     write_card,
 )
-from abps_node.errors import TransportError
+from abps_node.errors import StoreError, TransportError
 from abps_node.event_sink import EventSink, NoEvents
 
 FULL_LOOK_S: Final = 30.0
@@ -51,13 +52,20 @@ class DirectoryDiscovery:
     """One center's view of the shared folder."""
 
     def __init__(
-        self, folder: Path, roster: Sequence[Member], center_id: str, poll_s: float
+        self,
+        folder: Path,
+        roster: Sequence[Member],
+        center_id: str,
+        poll_s: float,
+        published: Published = unrecorded,
     ) -> None:
+        """``published``: hears of every card before it is put into the folder, or taken out."""
         self.events: EventSink = NoEvents()
         self._folder = folder
         self._keys = {member.id: member.public_key for member in roster}
         self._center_id = center_id
         self._poll_s = poll_s
+        self._published = published
         self._own: AddressCard | None = None
         # A look that is under way may not restore what is being withdrawn.
         self._writing = threading.Lock()
@@ -79,7 +87,7 @@ class DirectoryDiscovery:
             incarnation=incarnation,
         )
         try:
-            await asyncio.to_thread(write_card, self._folder, card)
+            await asyncio.to_thread(self._write, card)
         except OSError as error:
             raise TransportError(
                 f"{self._folder}: the own address cannot be announced: {error.strerror}"
@@ -222,15 +230,21 @@ class DirectoryDiscovery:
         with self._writing:
             own = self._own
             if own is not None and not card_path(self._folder, own.id).exists():
-                write_card(self._folder, own)
+                self._write(own)
+
+    def _write(self, card: AddressCard) -> None:
+        place = str(card_path(self._folder, card.id))
+        self._published("directory", place, "card", card_text(card).encode())
+        write_card(self._folder, card)
 
     def _remove(self, own: AddressCard) -> None:
         path = card_path(self._folder, own.id)
         try:
             with self._writing:
                 if read_card(path)[1] == own:
+                    self._published("directory", str(path), "card-removed", b"")
                     path.unlink()
         except FileNotFoundError:
             return
-        except (OSError, UnusableCard) as error:
+        except (OSError, UnusableCard, StoreError) as error:
             _log.warning("%s: the own address card was not removed: %s", path, error)

@@ -17,7 +17,7 @@ from aiomqtt import Client
 
 from abps_node.addresses import is_concrete
 from abps_node.config import Broker, BrokerAccess, Member
-from abps_node.discovery.base import Found, Say, Sighting
+from abps_node.discovery.base import Found, Published, Say, Sighting, unrecorded
 from abps_node.discovery.broker import BrokerDoor, BrokerTrouble, subscribe
 from abps_node.discovery.mqtt_cards import BrokerCard, CardBook, Topics
 from abps_node.discovery.mqtt_events import KINDS, EventQueue
@@ -52,14 +52,16 @@ class MqttDiscovery:
         center_id: str,
         say: Say,
         min_events: int,
+        published: Published = unrecorded,
         backoff: Backoff | None = None,
     ) -> None:
-        """``min_events``: as of ``EventQueue``.
+        """``min_events``: as of ``EventQueue``; ``published``: hears of all that is sent.
 
         Raises ``ConfigError`` or ``KeyFileError`` for unusable certificates and passwords.
         """
         self._broker = broker
-        self._door = BrokerDoor(broker, access, center_id, topics=len(roster) + SPARE_TOPICS)
+        topics = len(roster) + SPARE_TOPICS
+        self._door = BrokerDoor(broker, access, center_id, topics, published)
         self._roster = roster
         self._center_id = center_id
         self._topics = Topics(broker.prefix)

@@ -23,6 +23,7 @@ import safetensors.torch
 import torch
 
 from abps_node.errors import StoreError
+from abps_node.filesystem import sync_directory
 from protocol.events import ModelRef
 
 MODELS_DIR: Final = "models"
@@ -60,7 +61,7 @@ def write_model(
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
-        _sync_directory(directory)
+        sync_directory(directory)
     except OSError as error:
         with suppress(OSError):
             temporary.unlink()
@@ -129,12 +130,3 @@ def round_of(name: str) -> int | None:
     """The round in a model file's name; None for a name that is none."""
     match = _FILE.match(name)
     return None if match is None else int(match[1])
-
-
-def _sync_directory(directory: Path) -> None:
-    """Make the rename itself durable."""
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -26,7 +26,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from abps_node.audit.chain import Head
 from abps_node.errors import StoreError, Superseded
+from abps_node.store.anchor import MAKE_ANCHOR, put_anchor, read_anchor
 from abps_node.store.connection import connect_to_write, has_log, readable_errors, store_error
 from abps_node.store.opening import check_owner, create_if_empty
 from abps_node.store.outcomes import last_outcomes
@@ -100,6 +102,7 @@ class Store:
         self._views: list[tuple[str, tuple[object, ...]]] = []
         self._views_every_s = 0.0
         self._views_written = -math.inf
+        self._anchor: Callable[[], Head] | None = None
 
     @classmethod
     def open(
@@ -164,19 +167,37 @@ class Store:
 
     # Incarnation -------------------------------------------------------------------------------
 
-    def begin_incarnation(self) -> int:
-        """Take the next incarnation number, durably; from now on older copies cannot write."""
+    def begin_incarnation(self, after: int = 0) -> int:
+        """Take the next incarnation number, durably; from now on older copies cannot write.
+
+        ``after``: a number that is known to be used, though this state may not know of it.
+        """
         pid = os.getpid()
         with self._transaction(durable=True, fenced=False) as db:
+            db.execute(MAKE_ANCHOR)
             db.execute(
-                "UPDATE meta SET incarnation = incarnation + 1, started = ?, ended = NULL, "
+                "UPDATE meta SET incarnation = max(incarnation, ?) + 1, started = ?, ended = NULL, "
                 "host = ?, pid = ?, pid_started = ?, endpoint = NULL, "
                 "phase = 'starting', phase_since = ?",
-                (self._clock(), this_host(), pid, start_mark(pid), self._clock()),
+                (after, self._clock(), this_host(), pid, start_mark(pid), self._clock()),
             )
             incarnation = _stored_incarnation(db)
         self._incarnation = incarnation
         return incarnation
+
+    def anchor(self) -> Head | None:
+        """The newest line of what left the center, as of the last durable commit."""
+        with readable_errors(self.path):
+            return read_anchor(self._db)
+
+    def anchored_by(self, newest: Callable[[], Head]) -> None:
+        """From now on every durable commit keeps the newest line of what left the center.
+
+        ``newest`` returns it once it is on the disk.
+        """
+        self._anchor = newest
+        with self._transaction(durable=True):
+            pass
 
     def current_incarnation(self) -> int:
         """The number of the newest copy; cheap, for polling."""
@@ -353,6 +374,8 @@ class Store:
                 if seen:
                     put_signs_of_life(db, self._seen)
                     put_views(db, self._views)
+                if durable and self._anchor is not None:
+                    put_anchor(db, self._anchor())
                 db.execute("COMMIT")
             except BaseException:
                 if db.in_transaction:

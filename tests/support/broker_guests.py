@@ -46,7 +46,7 @@ class Guest:
             center,
             self.notes.append,
             5,
-            Backoff(0.1, 0.5),
+            backoff=Backoff(0.1, 0.5),
         )
         self._watch = asyncio.create_task(self.discovery.watch(lambda *x: self.found.append(x)))
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import torch
 
+from abps_node.audit.opening import open_record
 from abps_node.config import CenterConfig
 from abps_node.daemon import Daemon
 from abps_node.data import load_center
@@ -74,8 +75,11 @@ class Resident:
             if recovered.model is not None:
                 tensors = models.read_model(center.state_dir, recovered.model)
                 learner.load_state_tensors(tensors)
-            daemon = Daemon(center, data, learner, store, incarnation, recovered)
-            return await daemon.run()
+            digest = contract.digest()
+            record = open_record(center.state_dir, store, center.id, incarnation, digest)
+            daemon = Daemon(center, data, learner, store, record, incarnation, recovered)
+            with record:
+                return await daemon.run()
         finally:
             store.close()
 
