@@ -14,6 +14,7 @@ import typer
 
 from abps_node import __version__
 from abps_node.cli import check, init, outbound, read, replay
+from abps_node.cli import export as export_command
 from abps_node.cli import predict as predict_command
 from abps_node.cli import run as run_command
 from abps_node.errors import NodeError
@@ -39,6 +40,7 @@ def build() -> typer.Typer:
     for module in (init, check, run_command, read, outbound, replay):
         module.register(app)
     predict_command.register(app)
+    export_command.register(app)
     app.add_typer(launch, name="launch")
     app.add_typer(data, name="data")
     app.add_typer(simulate, name="sim")

@@ -7,6 +7,7 @@ from abps_node.data.center import (
     SplitCounts,
     UnknownLevels,
     load_center,
+    load_with_patients,
     prepare_center,
     split_rows,
 )
@@ -28,6 +29,7 @@ __all__ = [
     "input_names",
     "input_size",
     "load_center",
+    "load_with_patients",
     "prepare_center",
     "read_patients",
     "read_table",

@@ -93,11 +93,19 @@ class CenterData:
 
 def load_center(contract: Contract, center_id: str, path: Path) -> CenterData:
     """Read, check, split and encode one center's table; raises ``DataError``."""
+    return load_with_patients(contract, center_id, path)[0]
+
+
+def load_with_patients(
+    contract: Contract, center_id: str, path: Path
+) -> tuple[CenterData, Patients]:
+    """The same, and the rows as they were read."""
     data = contract.data
     patients = read_patients(data, read_table(path, column_names(data)))
     center = prepare_center(contract, center_id, patients)
     rows = split_rows(data, center_id, patients.labels, patients.groups)
-    return replace(center, fingerprint=fingerprint(data, patients, rows, center.encoder))
+    found = fingerprint(data, patients, rows, center.encoder)
+    return replace(center, fingerprint=found), patients
 
 
 def prepare_center(contract: Contract, center_id: str, patients: Patients) -> CenterData:
