@@ -12,7 +12,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from abps_node.errors import StoreError
 from abps_node.store.connection import (
@@ -38,6 +38,7 @@ from abps_node.store.views import (
 )
 from protocol.beliefs import Belief
 from protocol.contract import Contract
+from protocol.events import ModelRef
 from protocol.record import RestCause, RoundRecord
 from protocol.session import EXCHANGING, MERGEABLE
 
@@ -172,6 +173,25 @@ class Reader:
                 "WHERE rest_cause IS NOT NULL GROUP BY rest_cause) ORDER BY round"
             ).fetchall()
             return [_round(row) for row in rows]
+
+    def model(self, which: Literal["best", "last"]) -> tuple[RoundRecord, ModelRef] | None:
+        """The best or the last committed round and its model; None before the first."""
+        wanted = {"best": "best_round FROM meta", "last": "max(round) FROM rounds"}[which]
+        with self._snapshot() as db:
+            row = db.execute(
+                "SELECT record, model_name, model_sha256 FROM rounds WHERE round = "
+                f"(SELECT {wanted})"
+            ).fetchone()
+        if row is None:
+            return None
+        ref = ModelRef(row["model_name"], row["model_sha256"])
+        return RoundRecord.model_validate_json(row["record"]), ref
+
+    def patients(self) -> str | None:
+        """The fingerprint of the patient table, as JSON; None where none was kept."""
+        with self._snapshot() as db:
+            found: str | None = _meta(db)["patients"]
+        return found
 
     # Peers -------------------------------------------------------------------------------------
 
