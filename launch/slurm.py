@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import shlex
-import shutil
-import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from abps_node import sbatch
 from launch.layout import FederationLayout
 from launch.slurm_task import JOBS_FOLDER, require_discovery
 from launch.supervisor import LaunchError
@@ -73,7 +70,7 @@ class Job:
     memory: str | None = None
     """Per node, in Slurm's notation."""
     more: Sequence[str] = ()
-    """Further options of sbatch."""
+    """Further options of sbatch, as ``sbatch.more_options`` gives them."""
     interface: str | None = None
     """Network between the nodes; None: they reach each other by name."""
 
@@ -97,14 +94,6 @@ def nodes_for(centers: int, nodes: int | None, per_node: int | None) -> int:
     return nodes
 
 
-def sbatch_options(texts: Sequence[str]) -> list[str]:
-    """``name=value`` or ``name``, with or without dashes, as options; else ``LaunchError``."""
-    for text in texts:
-        if not re.fullmatch(r"(--)?[a-z][a-z-]+(=.*)?", text):
-            raise LaunchError(f"--option: found {text!r}, allowed: an option of sbatch, name=value")
-    return ["--" + text.removeprefix("--") for text in texts]
-
-
 def render(job: Job, layout: FederationLayout) -> str:
     """The batch script for this federation and this installation of the program.
 
@@ -113,7 +102,7 @@ def render(job: Job, layout: FederationLayout) -> str:
     require_discovery(layout)
     directory = layout.directory.resolve()
     asked = {
-        "job-name": "abps-" + re.sub(r"[^A-Za-z0-9._-]+", "-", layout.contract.name),
+        "job-name": sbatch.job_name(layout.contract.name),
         "chdir": str(directory),
         "output": f"{JOBS_FOLDER}/job-%j.txt",
         "nodes": str(job.nodes),
@@ -124,13 +113,12 @@ def render(job: Job, layout: FederationLayout) -> str:
         "constraint": job.constraint,
         "mem": job.memory,
     }
-    options = [f"--{name}={value}" for name, value in asked.items() if value is not None]
-    lines = "".join(f"#SBATCH {_quoted(option)}\n" for option in [*options, *job.more])
+    lines = sbatch.lines(asked, job.more)
     interface = "" if job.interface is None else f" --interface {shlex.quote(job.interface)}"
     body = _BODY.format(
         values=f"directory={shlex.quote(str(directory))}",
         folder=JOBS_FOLDER,
-        abps=f"{shlex.quote(sys.executable)} -m abps_node",
+        abps=sbatch.program(),
         options=interface,
     )
     return f"{_HEAD}\n{lines}{_FIXED.format(goodbye=GOODBYE_S)}\n{body}"
@@ -148,26 +136,6 @@ def plain_script() -> str:
 def submit(layout: FederationLayout, script: str) -> str:
     """Write the script into the federation directory and hand it to Slurm; the job's number.
 
-    ``LaunchError`` where there is no sbatch, or it refuses.
+    ``NodeError`` where there is no sbatch, or it refuses.
     """
-    sbatch = shutil.which("sbatch")
-    if sbatch is None:
-        raise LaunchError(
-            "sbatch: not found on the PATH; submit on a login node of a Slurm cluster "
-            "(--dry-run prints the script)"
-        )
-    (layout.directory / JOBS_FOLDER).mkdir(exist_ok=True)
-    path = layout.directory / SCRIPT_NAME
-    path.write_text(script, encoding="utf-8")
-    done = subprocess.run(
-        [sbatch, "--parsable", str(path)], capture_output=True, text=True, check=False
-    )
-    if done.returncode != 0:
-        words = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
-        raise LaunchError(f"{path}: not submitted: {words}")
-    return done.stdout.strip().partition(";")[0]
-
-
-def _quoted(option: str) -> str:
-    """As #SBATCH lines want it; quoting is only needed around spaces."""
-    return f'"{option}"' if re.search(r"\s", option) else option
+    return sbatch.submit(layout.directory / SCRIPT_NAME, script, layout.directory / JOBS_FOLDER)

@@ -63,8 +63,9 @@ def slurm(
     Writes federation.sbatch into the directory and hands it to sbatch. Each node gets an equal
     share of the centers. Submitted again, unfinished centers go on after their last round.
     """
+    from abps_node.sbatch import more_options
     from launch.layout import read_layout
-    from launch.slurm import Job, nodes_for, render, sbatch_options, submit
+    from launch.slurm import Job, nodes_for, render, submit
     from launch.slurm_task import JOBS_FOLDER
 
     layout = read_layout(directory)
@@ -77,7 +78,7 @@ def slurm(
         account=account,
         constraint=constraint,
         memory=memory,
-        more=sbatch_options(option or []),
+        more=more_options(option or []),
         interface=interface,
     )
     script = render(job, layout)

@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-if TYPE_CHECKING:
-    from rich.progress import Progress as Bars
+from sim import sweep_cli
+from sim.cli_options import OPEN, DataDir, options_of
 
-    from sim.datasets.base import Progress
+if TYPE_CHECKING:
     from sim.sources import Source
 
 app = typer.Typer(help="Simulate a federation under any of the methods.", no_args_is_help=True)
 
-DataDir = Annotated[
-    Path | None,
-    typer.Option(metavar="DIR", help="where the files are; default: what ABPS_DATA_DIR says"),
-]
 Paths = Annotated[
     list[Path], typer.Argument(metavar="PATH...", help="results: files or directories")
 ]
-_OPEN = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 
 @app.command()
@@ -38,7 +31,7 @@ def methods() -> None:
         typer.echo(f"{name:30} {entry.policy.get('preset', ''):20} {summary}".rstrip())
 
 
-@app.command(context_settings=_OPEN)
+@app.command(context_settings=OPEN)
 def run(
     context: typer.Context,
     method: Annotated[str, typer.Argument(metavar="METHOD", help="as abps sim methods lists it")],
@@ -68,6 +61,7 @@ def run(
     them.
     """
     from sim import results_files
+    from sim.bars import bars_shown, reading, rounds_of
     from sim.runner import Cell
     from sim.runner import run as run_cell
     from sim.tables import told_of
@@ -76,8 +70,8 @@ def run(
     policy = _policy(set_ or [], rounds)
     scope = _scope(early_stop)
     cell = Cell(method, seed, source, policy=policy, early_stop=scope, beliefs=beliefs)
-    with _bars() as bars:
-        result = run_cell(cell, _reading(bars), _rounds(bars))
+    with bars_shown() as bars:
+        result = run_cell(cell, reading(bars), rounds_of(bars))
     if out is not None:
         results_files.write(out, result)
     if as_json:
@@ -87,42 +81,7 @@ def run(
         typer.echo(line)
 
 
-@app.command(context_settings=_OPEN)
-def sweep(
-    context: typer.Context,
-    file: Annotated[Path, typer.Argument(metavar="FILE.toml", help="an experiment")],
-    out: Annotated[Path, typer.Option(metavar="DIR", help="of the results; may hold some already")],
-    data: Annotated[str | None, typer.Option(metavar="NAME", help="default: the file's")] = None,
-    data_dir: DataDir = None,
-    seeds: Annotated[str | None, typer.Option(metavar="11,22", help="default: the file's")] = None,
-    rows: Annotated[str | None, typer.Option(metavar="A,B", help="only these rows")] = None,
-    jobs: Annotated[int | None, typer.Option(min=1, help="processes; default: all cores")] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="print all results, without curves, as the last line")
-    ] = False,
-) -> None:
-    """Run all rows × seeds of an experiment that have no result in DIR yet.
-
-    Further options are those of the data set, as in ``abps sim run``.
-    """
-    from sim import results_files
-    from sim.sweep import plan, read_experiment
-    from sim.sweep import sweep as run_all
-    from sim.tables import table, text
-
-    experiment = read_experiment(file)
-    name = data or experiment.data
-    options = _options(name, context.args) if context.args else {}
-    planned = plan(
-        experiment, out, data, options, data_dir, _numbers(seeds), rows.split(",") if rows else None
-    )
-    with _bars() as bars:
-        results = run_all(planned, jobs, _cells(bars))
-    if as_json:
-        typer.echo(json.dumps(results_files.summary(results), ensure_ascii=False))
-        return
-    for line in text(table(results)):
-        typer.echo(line)
+sweep_cli.register(app)
 
 
 @app.command()
@@ -179,16 +138,7 @@ def _source(
         if words:
             raise ConfigError(f"sim run: found {words[0]!r}, allowed with --data only")
         return Source(directory=federation)
-    return Source.of(data or "", _options(data, words), data_dir)
-
-
-def _options(data: str | None, words: list[str]) -> dict[str, Any]:
-    from abps_node.errors import ConfigError
-    from sim.datasets.arguments import parsed
-
-    if data is None:
-        raise ConfigError(f"sim: found {words[0]!r}, allowed with --data only")
-    return parsed(data, words)
+    return Source.of(data or "", options_of(data, words), data_dir)
 
 
 def _policy(pairs: list[str], rounds: int | None) -> dict[str, Any]:
@@ -215,61 +165,3 @@ def _scope(text: str) -> Any:
     if text not in ("network", "center"):
         raise ConfigError(f"--early-stop: found {text!r}, allowed: network, center")
     return text
-
-
-def _numbers(text: str | None) -> list[int] | None:
-    from abps_node.errors import ConfigError
-
-    if text is None:
-        return None
-    try:
-        return [int(part) for part in text.split(",")]
-    except ValueError:
-        raise ConfigError(f"--seeds: found {text!r}, allowed: numbers, commas between") from None
-
-
-@contextmanager
-def _bars() -> Iterator[Bars | None]:
-    """Bars on the terminal; nothing where there is none."""
-    from rich.console import Console
-    from rich.progress import Progress as Bars
-
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield None
-        return
-    with Bars(console=console, transient=True) as bars:
-        yield bars
-
-
-def _reading(bars: Bars | None) -> Progress | None:
-    if bars is None:
-        return None
-    task = bars.add_task("reading", total=None)
-
-    def told(what: str, share: float | None) -> None:
-        bars.update(task, description=what, total=None if share is None else 1.0)
-        bars.update(task, completed=share or 0.0)
-
-    return told
-
-
-def _rounds(bars: Bars | None) -> Callable[[int, int], None] | None:
-    if bars is None:
-        return None
-    task = bars.add_task("rounds", total=None)
-    return lambda done, most: bars.update(task, completed=done, total=most)
-
-
-def _cells(bars: Bars | None) -> Callable[[dict[str, Any], int, int], None]:
-    """A bar on the terminal, a line per cell elsewhere."""
-    task = None if bars is None else bars.add_task("cells", total=None)
-
-    def told(result: dict[str, Any], done: int, most: int) -> None:
-        words = f"{result['name']}, seed {result['seed']}"
-        if bars is None or task is None:
-            typer.echo(f"{done}/{most} {words}: {result['seconds']:.1f} s", err=True)
-        else:
-            bars.update(task, description=words, completed=done, total=most)
-
-    return told

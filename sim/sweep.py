@@ -89,6 +89,16 @@ class Plan:
         """Those without a result; ``ConfigError`` where a result stems from other settings."""
         return [cell for cell in self.cells if not self._is_there(cell)]
 
+    def only(self, keys: Sequence[str]) -> Plan:
+        """The cells with these keys; ``ConfigError`` names one that is not among them."""
+        known = {key_of(cell): cell for cell in self.cells}
+        for key in keys:
+            if key not in known:
+                raise ConfigError(
+                    f"--cells: found {key!r}, allowed: ROW:SEED of this sweep, {', '.join(known)}"
+                )
+        return Plan(tuple(known[key] for key in keys), self.out)
+
     def _is_there(self, cell: Any) -> bool:
         from sim.runner import config_of
 
@@ -104,6 +114,11 @@ class Plan:
                     f"{path}: found a result with another {key}; remove it, or choose another --out"
                 )
         return True
+
+
+def key_of(cell: Any) -> str:
+    """A cell as one word: ``fedavg:11``."""
+    return f"{cell.row}:{cell.seed}"
 
 
 def read_experiment(path: Path) -> Experiment:
