@@ -49,6 +49,11 @@ def write_whole(
         raise NodeError(f"{path}: cannot be written: {error.strerror}") from error
 
 
+def write_text(path: Path, text: str, *, force: bool) -> None:
+    """A text that others may read, whole or not at all; raises ``NodeError``."""
+    write_whole(path, partial(_write, text.encode()), force=force, mode=0o644)
+
+
 def require_free_folder(folder: Path, force: bool, known: Collection[str]) -> None:
     """Raise ``NodeError`` unless ``folder`` is new, empty, or may be replaced.
 

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from abps_node.config import load_federation, read_toml
+from abps_node.config_text import checked
 from abps_node.errors import ConfigError
 from abps_node.keys import KeyPair, load_key_pair, write_key_pair
 from abps_node.templates import center_toml, federation_toml
-from protocol.contract import CENTER_ID_PATTERN
+from protocol.contract import CENTER_ID_PATTERN, Data
 
 CENTER_FILE = "center.toml"
 FEDERATION_FILE = "federation.toml"
@@ -32,17 +33,24 @@ class Scaffold:
     """Whether ``federation`` knows this center by this key."""
 
 
-def scaffold(directory: Path, center_id: str | None, federation: Path | None) -> Scaffold:
+def scaffold(
+    directory: Path,
+    center_id: str | None,
+    federation: Path | None,
+    schema: Path | None = None,
+) -> Scaffold:
     """Write what a center needs and does not yet have.
 
     ``center_id`` None: that of an existing center.toml, else the directory's name. ``federation``
-    None: an example federation.toml with this center alone is written beside center.toml.
+    None: a federation.toml with this center alone is written beside center.toml; its
+    ``[contract.data]`` is the text of the file ``schema``, or an example.
     Raises ``ConfigError`` for an impossible id or a bad federation file, ``KeyFileError`` for keys
     that are there but unusable, both before anything is written.
     """
     center = directory / CENTER_FILE
     name = _center_id(directory, center, center_id)
     shared = directory / FEDERATION_FILE if federation is None else federation
+    data = None if schema is None else _schema_text(schema, shared)
     if federation is not None or shared.exists():
         load_federation(shared)
     _make_directory(directory)
@@ -52,7 +60,7 @@ def scaffold(directory: Path, center_id: str | None, federation: Path | None) ->
     named = os.path.relpath(shared.absolute(), directory.absolute())
     _write_new(center, center_toml(name, named, f"keys/{name}.secret"), written, kept)
     if federation is None:
-        _write_new(shared, federation_toml(name, pair.public), written, kept)
+        _write_new(shared, federation_toml(name, pair.public, data), written, kept)
     member = load_federation(shared).member(name)
     return Scaffold(
         center_id=name,
@@ -78,6 +86,23 @@ def _center_id(directory: Path, center: Path, wanted: str | None) -> str:
             "a-z 0-9 . _ -, the first a letter or digit; give one with --id"
         )
     return name
+
+
+def _schema_text(schema: Path, shared: Path) -> str:
+    """The draft as it stands, comments and all, once it is known to be complete."""
+    if shared.exists():
+        raise ConfigError(
+            f"--schema: {shared} exists already, allowed: a new folder; or put the text of {schema} "
+            "in the place of its [contract.data]"
+        )
+    tables = read_toml(schema)
+    contract = tables.get("contract")
+    if set(tables) != {"contract"} or not isinstance(contract, dict) or set(contract) != {"data"}:
+        raise ConfigError(f"{schema}: allowed: [contract.data] alone, as `abps schema infer` writes")
+    model, problems = checked(Data, contract["data"], schema)
+    if model is None:
+        raise ConfigError("\n".join(problems))
+    return schema.read_text(encoding="utf-8")
 
 
 def _make_directory(directory: Path) -> None:

@@ -51,6 +51,26 @@ state_dir = "state"
 # events = true                # summaries of rounds, for dashboards
 """
 
+_DATA: Final = """\
+# The table that every center brings. Replace the example by what you have agreed on.
+[contract.data]
+label = "died_30d"             # 0 or 1
+# group = "patient_id"         # several rows per patient: all of them fall into one split
+# date = "admission_date"      # the card then tells the mean year
+features = [
+    { name = "age", kind = "continuous", unit = "years" },
+    { name = "lactate", kind = "continuous", unit = "mmol/l", missing_indicator = true },
+    { name = "diabetes", kind = "binary" },
+    { name = "sex", kind = "binary", levels = ["F", "M"] },
+    { name = "admission", kind = "categorical", levels = ["elective", "urgent", "emergency"] },
+]
+
+# The card is all that the others learn before weights move: the rate of the label, the logarithm
+# of the number of training rows, the mean year, and the share of rows with each of these.
+[contract.data.card]
+features = ["diabetes"]
+"""
+
 _FEDERATION: Final = """\
 # What all centers of the federation share: the same file everywhere.
 # The hash of [contract] travels in every handshake; a center with another contract is refused.
@@ -62,24 +82,7 @@ name = "example"
 # "none" would send everything in clear: for experiments only.
 security = "curve"
 
-# The table that every center brings. Replace the example by what you have agreed on.
-[contract.data]
-label = "died_30d"             # 0 or 1
-# group = "patient_id"         # several rows per patient: all of them fall into one split
-# date = "admission_date"      # the card then tells the mean year
-features = [
-    {{ name = "age", kind = "continuous", unit = "years" }},
-    {{ name = "lactate", kind = "continuous", unit = "mmol/l", missing_indicator = true }},
-    {{ name = "diabetes", kind = "binary" }},
-    {{ name = "sex", kind = "binary", levels = ["F", "M"] }},
-    {{ name = "admission", kind = "categorical", levels = ["elective", "urgent", "emergency"] }},
-]
-
-# The card is all that the others learn before weights move: the rate of the label, the logarithm
-# of the number of training rows, the mean year, and the share of rows with each of these.
-[contract.data.card]
-features = ["diabetes"]
-
+{data}
 [contract.model]
 hidden = [128, 64]
 dropout = 0.2
@@ -115,9 +118,16 @@ def center_toml(center_id: str, federation: str, secret_key: str) -> str:
     )
 
 
-def federation_toml(center_id: str, public_key: str) -> str:
-    """An example federation.toml whose roster knows this one center."""
-    return _FEDERATION.format(id=_quoted(center_id), public_key=_quoted(public_key))
+def federation_toml(center_id: str, public_key: str, data: str | None = None) -> str:
+    """A federation.toml whose roster knows this one center.
+
+    ``data`` is the TOML text of ``[contract.data]``; default: an example.
+    """
+    return _FEDERATION.format(
+        id=_quoted(center_id),
+        public_key=_quoted(public_key),
+        data=_DATA if data is None else data,
+    )
 
 
 def roster_entry(center_id: str, public_key: str) -> str:

@@ -27,6 +27,10 @@ def init(
         Path | None,
         typer.Option(help="an existing federation.toml; default: an example is written"),
     ] = None,
+    schema: Annotated[
+        Path | None,
+        typer.Option(help="what `abps schema infer` wrote, for the new federation.toml"),
+    ] = None,
 ) -> None:
     """Make the folder of a new center.
 
@@ -35,7 +39,7 @@ def init(
     """
     from abps_node.scaffold import scaffold
 
-    made = scaffold(directory, center_id, federation)
+    made = scaffold(directory, center_id, federation, schema)
     for path in made.written:
         typer.echo(f"wrote  {path}")
     for path in made.kept:

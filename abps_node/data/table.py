@@ -37,7 +37,11 @@ _CSV: Final = (".csv", ".csv.gz")
 _NUMBER: Final = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 _YEAR: Final = re.compile(r"^([0-9]{4})(\.[0-9]+)?$")
 _YEARS: Final = (1900, 2300)
-_PLAIN_FLAGS: Final = {"0": 0.0, "false": 0.0, "0.0": 0.0, "1": 1.0, "true": 1.0, "1.0": 1.0}
+_NO: Final = ("0", "0.0", "false", "no", "n")
+_YES: Final = ("1", "1.0", "true", "yes", "y")
+PLAIN_FLAGS: Final = {**dict.fromkeys(_NO, 0.0), **dict.fromkeys(_YES, 1.0)}
+"""What a binary column may hold without declaring levels; case does not matter."""
+_FLAGS_ALLOWED: Final = "0/1, true/false or yes/no"
 
 
 @dataclass(frozen=True)
@@ -104,9 +108,9 @@ class Table:
         With ``levels`` the two texts are [level of 0, level of 1] and nothing else is allowed.
         """
         text = self._text(name, keep=levels or ())
-        known = _PLAIN_FLAGS if levels is None else {levels[0]: 0.0, levels[1]: 1.0}
+        known = PLAIN_FLAGS if levels is None else {levels[0]: 0.0, levels[1]: 1.0}
         codes = pc.index_in(text if levels else pc.utf8_lower(text), pa.array(list(known)))
-        allowed = "0/1 or true/false" if levels is None else " or ".join(map(repr, levels))
+        allowed = _FLAGS_ALLOWED if levels is None else " or ".join(map(repr, levels))
         bad = pc.and_(pc.is_valid(text), pc.is_null(codes))
         self._screened(name, bad, text, f"{allowed}, or empty for missing")
         return _look_up(codes, list(known.values()))
@@ -114,7 +118,7 @@ class Table:
     def labels(self, name: str) -> FloatArray:
         """The outcome as 0 and 1, shape ``(rows,)``; none may be missing."""
         values = self.flags(name)
-        self._refuse_missing(name, np.isnan(values), "0/1 or true/false in every row")
+        self._refuse_missing(name, np.isnan(values), f"{_FLAGS_ALLOWED} in every row")
         return values
 
     def levels(self, name: str, levels: Sequence[str]) -> tuple[FloatArray, Texts]:
@@ -156,6 +160,10 @@ class Table:
         allowed = f"an ISO date or a year from {_YEARS[0]} to {_YEARS[1]}, or empty for missing"
         self._screened(name, bad, text, allowed)
         return _look_up(codes, [float(year_of[value] or 0) for value in good])
+
+    def texts(self, name: str) -> Any:
+        """Any column as trimmed strings, null for missing, as a ``pyarrow.Array``."""
+        return self._text(name)
 
     def _text(self, name: str, keep: Collection[str] = ()) -> Any:
         """The column as trimmed strings with nulls for missing; texts in ``keep`` are never."""
@@ -204,6 +212,12 @@ def read_table(path: Path, names: Sequence[str]) -> Table:
 
     Raises ``DataError`` if the file cannot be read, lacks a column, or has no rows.
     """
+    present, table, first_row = _read(path, names)
+    return _checked(str(path), table, present, names, first_row)
+
+
+def _read(path: Path, names: Sequence[str] | None) -> tuple[list[str], Any, int]:
+    """All names of the file, the wanted columns (None: all of them), and its first row's number."""
     lowered = path.name.lower()
     if not lowered.endswith(_PARQUET + _CSV):
         raise DataError(f"{path}: found {path.suffix!r}, allowed: {', '.join(_CSV + _PARQUET)}")
@@ -214,7 +228,24 @@ def read_table(path: Path, names: Sequence[str]) -> Table:
         raise DataError(f"{path}: no such file") from None
     except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
         raise DataError(f"{path}: cannot be read: {error}") from error
-    return _checked(str(path), table, present, names, first_row=1 if parquet else 2)
+    return present, table, 1 if parquet else 2
+
+
+def read_all_columns(path: Path) -> list[tuple[str, Table]]:
+    """Every column, also those of one name, as a table of its own in which it is called ``""``.
+
+    For whoever does not know yet what is in the file. Raises ``DataError`` as ``read_table`` does.
+    """
+    present, table, first_row = _read(path, None)
+    if first_row > 1 and (separator := _other_separator(present)):
+        raise DataError(f"{path}: {_WRONG_SEPARATOR.format(separator)}")
+    if table.num_rows == 0:
+        raise DataError(f"{path}: found no rows, allowed: at least one patient")
+    arrays = [_one_array(column) for column in table.columns]
+    return [
+        (name, Table(str(path), table.num_rows, {"": array}, (), first_row))
+        for name, array in zip(present, arrays, strict=True)
+    ]
 
 
 def table_in_memory(table: pa.Table, names: Sequence[str], source: str) -> Table:
@@ -236,7 +267,7 @@ def _checked(
     return Table(source, table.num_rows, columns, ignored, first_row)
 
 
-def _read_csv(path: Path, names: Sequence[str]) -> tuple[list[str], Any]:
+def _read_csv(path: Path, names: Sequence[str] | None) -> tuple[list[str], Any]:
     # Everything as text: what a column means is the contract's business, not that of guessing.
     # One thread, since only then does pyarrow know the row of a malformed line.
     broken: list[pacsv.InvalidRow] = []
@@ -249,10 +280,11 @@ def _read_csv(path: Path, names: Sequence[str]) -> tuple[list[str], Any]:
     read = pacsv.ReadOptions(use_threads=False)
     with pacsv.open_csv(str(path), read_options=read, parse_options=parse) as reader:
         present = list(reader.schema.names)
-    _require_columns(path, present, names)
+    if names is not None:
+        _require_columns(path, present, names)
     convert = pacsv.ConvertOptions(
-        include_columns=list(names),
-        column_types=dict.fromkeys(names, pa.string()),
+        include_columns=None if names is None else list(names),
+        column_types=dict.fromkeys(present if names is None else names, pa.string()),
         strings_can_be_null=False,
     )
     broken.clear()
@@ -268,10 +300,12 @@ def _read_csv(path: Path, names: Sequence[str]) -> tuple[list[str], Any]:
     return present, table
 
 
-def _read_parquet(path: Path, names: Sequence[str]) -> tuple[list[str], Any]:
+def _read_parquet(path: Path, names: Sequence[str] | None) -> tuple[list[str], Any]:
     # From memory: out of a file pyarrow reads with a thread, which then stays for good.
     with pq.ParquetFile(pa.BufferReader(path.read_bytes())) as file:
         present = list(file.schema_arrow.names)
+        if names is None:
+            return present, file.read(use_threads=False)
         _require_columns(path, present, names)
         return present, file.read(columns=list(names), use_threads=False)
 

@@ -24,6 +24,8 @@ COMMANDS = (
     ["logs"],
     ["outbound"],
     ["replay"],
+    ["schema"],
+    ["schema", "infer"],
     ["predict"],
     ["export"],
     ["launch"],

@@ -164,7 +164,7 @@ def test_one_class_alone_is_no_error(tmp_path: Path) -> None:
         ("age", "old", "column 'age', row 7: found 'old', allowed: a number, or empty"),
         ("sex", "X", "column 'sex', row 7: found 'X', allowed: 'F' or 'M', or empty"),
         ("died", "", "column 'died', row 7: found a missing value (1 in all), allowed: 0/1"),
-        ("died", "3", "column 'died', row 7: found '3', allowed: 0/1 or true/false"),
+        ("died", "3", "column 'died', row 7: found '3', allowed: 0/1, true/false or yes/no"),
         ("patient", "", "column 'patient', row 7: found a missing value (1 in all), allowed: a p"),
         ("admitted", "May 08", "column 'admitted', row 7: found 'May 08', allowed: an ISO date"),
     ],

@@ -33,7 +33,7 @@ def one(tmp_path: Path, *values: str) -> Table:
 
 NUMBER = "a number, or empty for missing"
 FINITE = "a finite number of at most ±1e+30"
-FLAG = "0/1 or true/false, or empty for missing"
+FLAG = "0/1, true/false or yes/no, or empty for missing"
 YEAR = "an ISO date or a year from 1900 to 2300, or empty for missing"
 
 
@@ -45,9 +45,9 @@ YEAR = "an ISO date or a year from 1900 to 2300, or empty for missing"
             for bad in ("abc", "inf", "-inf", "1,5", "0x1F", "1_000", "--1", "12 mg", "> 89")
         ],
         *[("numbers", bad, FINITE) for bad in ("1e31", "-1e31", "1e999")],
-        *[("flags", bad, FLAG) for bad in ("2", "yes", "-1", "0.5")],
+        *[("flags", bad, FLAG) for bad in ("2", "maybe", "-1", "0.5")],
         *[("labels", bad, FLAG) for bad in ("2", "dead")],
-        ("labels", "", "0/1 or true/false in every row"),
+        ("labels", "", "0/1, true/false or yes/no in every row"),
         ("groups", "NA", "a patient identifier in every row"),
         *[("years", bad, YEAR) for bad in ("12/03/2008", "2010-02-30", "1850", "2301", "08")],
     ],

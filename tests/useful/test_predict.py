@@ -94,7 +94,7 @@ def test_what_is_told_names_columns_and_counts(trained: Path, tmp_path: Path) ->
         ({"age": "secret-47"}, "row 4: age is not a number, or empty for missing"),
         ({"age": "1e40"}, "row 4: age is not a finite number of at most ±1e+30"),
         ({"sex": "secret-47"}, "row 4: sex is not 'F' or 'M', or empty for missing"),
-        ({"diabetes": "2"}, "row 4: diabetes is not 0/1 or true/false"),
+        ({"diabetes": "2"}, "row 4: diabetes is not 0/1, true/false or yes/no"),
         ({"age": "x", "sex": "y"}, "row 4: age is not a number, or empty for missing; sex is not"),
         (dict.fromkeys(FEATURES, ""), "row 4: no feature has a value"),
     ],
