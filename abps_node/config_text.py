@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from functools import cache
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -19,6 +19,9 @@ from pydantic_core import ErrorDetails
 Schema = dict[str, Any]
 Location = Sequence[str | int]
 M = TypeVar("M", bound=BaseModel)
+
+FILL_IN: Final = "fill in"
+"""Stands in drafts wherever a person has to decide."""
 
 _SHOWN_CHARACTERS = 80
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+\Z")

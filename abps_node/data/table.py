@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -218,17 +219,34 @@ def read_table(path: Path, names: Sequence[str]) -> Table:
 
 def _read(path: Path, names: Sequence[str] | None) -> tuple[list[str], Any, int]:
     """All names of the file, the wanted columns (None: all of them), and its first row's number."""
+    with _readable(path) as parquet:
+        present, table = (_read_parquet if parquet else _read_csv)(path, names)
+        return present, table, 1 if parquet else 2
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[bool]:
+    """Whether it is Parquet; turns all that goes wrong with a file into one ``DataError``."""
     lowered = path.name.lower()
     if not lowered.endswith(_PARQUET + _CSV):
         raise DataError(f"{path}: found {path.suffix!r}, allowed: {', '.join(_CSV + _PARQUET)}")
-    parquet = lowered.endswith(_PARQUET)
     try:
-        present, table = (_read_parquet if parquet else _read_csv)(path, names)
+        yield lowered.endswith(_PARQUET)
     except FileNotFoundError:
         raise DataError(f"{path}: no such file") from None
     except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: cannot be read: {error}") from error
-    return present, table, 1 if parquet else 2
+        text = str(error)
+        hint = "; save it as UTF-8" if re.search(r"utf-?8", text, re.IGNORECASE) else ""
+        raise DataError(f"{path}: cannot be read: {text}{hint}") from error
+
+
+def read_header(path: Path) -> list[str]:
+    """Names of all columns, in their order; raises ``DataError`` if the file cannot be read."""
+    with _readable(path) as parquet:
+        if parquet:
+            return list(pq.read_schema(pa.BufferReader(path.read_bytes())).names)
+        with pacsv.open_csv(str(path), pacsv.ReadOptions(use_threads=False)) as reader:
+            return list(reader.schema.names)
 
 
 def read_all_columns(path: Path) -> list[tuple[str, Table]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from abps_node.config import CenterConfig
+from abps_node.config_text import FILL_IN
 from abps_node.identity import load_own_keys
 from abps_node.preflight.finding import Finding, ok, warning
 
@@ -29,6 +30,12 @@ def check_agreement(config: CenterConfig) -> Iterator[Finding]:
             "simulation",
             "several centers' secret keys lie together: whoever reads the folder is all of them",
             "for an experiment only; else each center makes its own key with `abps init`",
+        )
+    if unfilled := [each.name for each in contract.data.features if each.unit == FILL_IN]:
+        yield warning(
+            "units",
+            f"«{FILL_IN}» is still the unit of {', '.join(unfilled)}",
+            "write the unit, so that all centers bring the same; it is never converted",
         )
     if policy.card == "enriched" and not contract.data.card.features:
         yield warning(

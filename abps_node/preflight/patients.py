@@ -10,13 +10,15 @@ from collections.abc import Iterator
 from typing import Final
 
 from abps_node.config import CenterConfig
-from abps_node.data import CenterData, DataReport, SplitCounts, load_center
+from abps_node.data import CenterData, DataReport, SplitCounts, load_with_patients
 from abps_node.errors import StoreError
+from abps_node.preflight.columns import check_columns, near_spelling
 from abps_node.preflight.finding import Finding, ok, problem, warning
+from abps_node.preflight.values import check_values
 from abps_node.store.patients import require_same
 from abps_node.store.reader import Reader
 from abps_node.store.schema import STATE_FILE
-from protocol.contract import Contract
+from protocol.contract import Contract, Data
 from protocol.goal import card_names
 
 MISSING_WORTH_A_WARNING: Final = 0.5
@@ -25,12 +27,17 @@ _NAMES_SHOWN: Final = 8
 
 
 def check_patients(config: CenterConfig) -> Iterator[Finding]:
-    """All findings about the table; raises ``DataError`` if it does not fit the contract."""
+    """All findings about the table; raises ``DataError`` if it cannot be read at all."""
     contract = config.federation.contract
-    data = load_center(contract, config.id, config.data)
+    if misfits := check_columns(contract.data, config.data):
+        yield from misfits
+        yield warning("data", "the rest of the table was not looked at", "first mend the columns")
+        return
+    data, patients = load_with_patients(contract, config.id, config.data)
     report = data.report
     yield _table(report)
-    yield from _unknown_levels(report)
+    yield from _unknown_levels(contract.data, report)
+    yield from check_values(contract.data, patients)
     yield from _missing(report)
     yield from _constant(report)
     yield from _dates(report)
@@ -70,14 +77,19 @@ def _table(report: DataReport) -> Finding:
     return ok("data", text)
 
 
-def _unknown_levels(report: DataReport) -> Iterator[Finding]:
+def _unknown_levels(data: Data, report: DataReport) -> Iterator[Finding]:
+    levels = {feature.name: feature.levels or [] for feature in data.features}
     for column, unknown in report.unknown_levels.items():
+        near = {text: near_spelling(text, levels[column]) for text in unknown.examples}
+        meant = [f'"{text}" is probably "{level}"' for text, level in near.items() if level]
+        known = report.rows - report.missing[column] - unknown.rows
+        none = f"; no row has one of those declared, {_listed(levels[column])}" if not known else ""
         examples = ", ".join(f'"{level}" ({rows})' for level, rows in unknown.examples.items())
         yield warning(
             "levels",
             f"{column}: {unknown.rows} rows with {unknown.levels} undeclared levels count as "
-            f"«other»: {examples}",
-            "correct the spelling, or agree on these levels in the contract",
+            f"«other»: {examples}{none}",
+            "; ".join(meant) or "correct the spelling, or agree on these levels in the contract",
         )
 
 

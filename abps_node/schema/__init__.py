@@ -1,5 +1,5 @@
 """A first draft of the feature schema, from a table that nobody has described yet."""
 
-from abps_node.schema.draft import FILL_IN, Draft, draft_schema
+from abps_node.schema.draft import Draft, draft_schema
 
-__all__ = ["FILL_IN", "Draft", "draft_schema"]
+__all__ = ["Draft", "draft_schema"]

@@ -16,13 +16,11 @@ from typing import Final
 
 import numpy as np
 
+from abps_node.config_text import FILL_IN
 from abps_node.data.table import read_all_columns
 from abps_node.errors import DataError
 from abps_node.schema.column import Column, column_of
 from abps_node.schema.judge import INDICATOR_FROM, Judged, guess_label, judge
-
-FILL_IN: Final = "fill in"
-"""Stands wherever a table alone cannot tell."""
 
 _HEAD: Final = """\
 # The table that every center brings: a draft, made from {source}. Read every line.

@@ -160,8 +160,11 @@ def test_enriched_card_without_columns_is_pointed_out(tmp_path: Path) -> None:
 
 def test_missing_columns_are_a_data_problem(tmp_path: Path) -> None:
     rows = [{key: row[key] for key in ("age", "died")} for row in made_rows()]
-    finding = problems(make_center(tmp_path, rows=rows))["data"]
-    assert "patients.csv: column 'diabetes' is missing" in finding
+    lines = found(make_center(tmp_path, rows=rows), "data", "problem")
+    assert [line.finding.split(";")[0] for line in lines] == [
+        "column 'diabetes' is missing",
+        "column 'ward' is missing",
+    ]
 
 
 def test_undeclared_levels_are_counted(tmp_path: Path) -> None:

@@ -15,8 +15,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from abps_node.config_text import FILL_IN
 from abps_node.errors import DataError
-from abps_node.schema import FILL_IN, draft_schema
+from abps_node.schema import draft_schema
 from protocol.contract import Contract, Data
 from tests.support.command_line import abps
 from tests.support.made_center import write_rows
