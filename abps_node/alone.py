@@ -11,8 +11,9 @@ from typing import Any
 
 import torch
 
+from abps_node.aims import Aims
 from abps_node.data import CenterData
-from abps_node.learning import Learner
+from abps_node.learning import ObjectiveLearner, make_learner
 from protocol.center import Identity, Memory
 from protocol.contract import Contract
 from protocol.effects import CommitRound, Effect, Exit, Merge, Train
@@ -26,10 +27,17 @@ Tensors = dict[str, torch.Tensor]
 class AloneRun:
     """Drives a node without a roster, in virtual time."""
 
-    def __init__(self, contract: Contract, identity: Identity, data: CenterData, seed: int) -> None:
+    def __init__(
+        self,
+        contract: Contract,
+        identity: Identity,
+        data: CenterData,
+        seed: int,
+        aims: Aims | None = None,
+    ) -> None:
         pacing = contract.pacing.model_copy(update={"min_peers": 0, "round_min_s": 0.0})
         self._node = Node(contract.model_copy(update={"pacing": pacing}), identity, (), Memory())
-        self._learner = Learner(contract, data, seed)
+        self._learner = make_learner(contract, data, seed, aims)
         self._restore_best = contract.policy.patience is not None
         self._best: Tensors = {}
         self._current: Tensors = {}
@@ -53,13 +61,27 @@ class AloneRun:
         if self._restore_best:
             self._learner.load_state_tensors(self._best)
         report = self._learner.test_report()
-        return {**report, "best_round": self.best_round, "rounds": self.last_round}
+        tuned = self._tuned(cancelled)
+        return {
+            **report,
+            "best_round": self.best_round,
+            "rounds": self.last_round,
+            **({"stage2": tuned} if tuned is not None else {}),
+        }
+
+    def _tuned(self, cancelled: Callable[[], bool]) -> dict[str, Any] | None:
+        """The same private fine-tuning as after the federation, so that like stands beside like."""
+        learner = self._learner
+        if not isinstance(learner, ObjectiveLearner) or not learner.fine_tunes:
+            return None
+        tuning = learner.fine_tune(cancelled)
+        return None if tuning is None else {**learner.test_report(), **tuning.document()}
 
     def _perform(self, effect: Effect) -> list[Event]:
         match effect:
             case Train(round=number):
                 trained = self._learner.train(number)
-                return [Trained(number, trained.trunk, trained.loss, 0.0)]
+                return [Trained(number, trained.trunk, trained.loss, 0.0, trained.objectives)]
             case Merge(round=number):
                 merged = self._learner.merge(number, {}, {}, effect.coalitions)
                 self._current = self._learner.state_tensors() if self._restore_best else {}

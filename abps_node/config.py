@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from abps_node.addresses import WILDCARD_HOSTS, split_address
+from abps_node.aims import Aims, aims_problems, label_alone
 from abps_node.config_broker import Broker, BrokerAccess, own_access, shared_broker
 from abps_node.config_files import BrokerTable, CenterFile, FederationFile, LogLevel, Member
 from abps_node.config_text import checked, shown
@@ -82,6 +83,8 @@ class CenterConfig:
     log_level: LogLevel
     record_stimuli: int = 0
     """MiB that are kept; 0 for none."""
+    aims: Aims | None = None
+    """What this center learns beyond the contract; None for the contract's label alone."""
     mqtt: BrokerAccess | None = None
     """Set if and only if discovery goes through a broker."""
 
@@ -132,7 +135,24 @@ def load_center_config(path: str | Path, known: Federation | None = None) -> Cen
         compare_alone=file.compare_alone,
         log_level=file.log_level,
         record_stimuli=file.record_stimuli,
+        aims=_aims(file, federation.contract),
         mqtt=own_access(path, file.id, file.mqtt) if federation.discovery.broker else None,
+    )
+
+
+def _aims(file: CenterFile, contract: Contract) -> Aims | None:
+    """None where the plain step of the contract says it all."""
+    unused = not (file.objective or file.private or file.stage2)
+    if unused and file.local_step in (None, "plain") and contract.model.kind == "mlp":
+        return None
+    return Aims(
+        objectives=tuple(file.objective) or (label_alone(contract),),
+        private=tuple(file.private),
+        local_step=file.local_step or "pareto",
+        private_features=file.private_features,
+        normalization=file.gradient_normalization,
+        stationarity=file.stationarity,
+        stage2=file.stage2,
     )
 
 
@@ -211,6 +231,7 @@ def _center_problems(path: Path, file: CenterFile, federation: Federation) -> li
         )
     if file.goal not in (None, "none") and not _has_threshold(federation.contract.policy):
         problems.append(f"goal: {_no_threshold(file.goal)} ({federation.path})")
+    problems += _aims_problems(file, federation)
     told = file.advertise or (member.address if member else None)
     host, _ = split_address(file.bind)
     if federation.discovery.kind != "static" and host in WILDCARD_HOSTS and told is None:
@@ -221,6 +242,26 @@ def _center_problems(path: Path, file: CenterFile, federation: Federation) -> li
     if file.mqtt is not None:
         problems += _mqtt_problems(file.mqtt, federation)
     return [f"{path}: {problem}" for problem in problems]
+
+
+def _aims_problems(file: CenterFile, federation: Federation) -> list[str]:
+    aims = _aims(file, federation.contract)
+    if aims is not None:
+        return [
+            f"{problem} ({federation.path})" if "contract" in problem else problem
+            for problem in aims_problems(federation.contract, aims)
+        ]
+    unused = {
+        "private_features": file.private_features != "always",
+        "gradient_normalization": file.gradient_normalization != "none",
+        "stationarity": file.stationarity is not None,
+    }
+    return [
+        f"{key}: found {shown(getattr(file, key))}, allowed: nothing, since there is no "
+        "[[objective]]"
+        for key, given in unused.items()
+        if given
+    ]
 
 
 def _mqtt_problems(table: BrokerTable, federation: Federation) -> list[str]:

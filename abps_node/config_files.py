@@ -11,8 +11,16 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from abps_node.addresses import is_concrete, split_address
+from abps_node.aims import (
+    MAX_OBJECTIVES,
+    LocalStep,
+    Normalization,
+    Objective,
+    PrivateFeatures,
+    Stage2,
+)
 from abps_node.config_text import shown
-from protocol.contract import CENTER_ID_PATTERN, Contract, Goal, Strict
+from protocol.contract import CENTER_ID_PATTERN, Contract, Feature, Goal, Strict
 
 LogLevel = Literal["debug", "info", "warning", "error"]
 
@@ -264,6 +272,40 @@ class CenterFile(Strict):
         "they hold partners' trunks; 0: none are recorded (`docs/audit.md`)",
     )
     log_level: LogLevel = Field(default="info", description="least level that is logged")
+    local_step: LocalStep | None = Field(
+        default=None,
+        description="how several objectives move the trunk: pareto (no objective gets worse to "
+        "first order), weighted (fixed preferences), plain (one objective); default: pareto with "
+        "objectives, plain without (`docs/objectives.md`)",
+    )
+    private_features: PrivateFeatures = Field(
+        default="always",
+        description="whether heads see `[[private]]` from the first round on, or only in stage 2 "
+        "and zeros before",
+    )
+    gradient_normalization: Normalization = Field(
+        default="none",
+        description="before the Pareto step weighs them: gradients as they are, all as long as "
+        "their mean (unit), or divided by their loss (loss)",
+    )
+    stationarity: float | None = Field(
+        default=None,
+        ge=0,
+        description="ends a local step early once ‖Σ μ*g‖² on the training split is at most this, "
+        "tested after each epoch; default: no test",
+    )
+    objective: list[Objective] = Field(
+        default_factory=list,
+        max_length=MAX_OBJECTIVES,
+        description="this center's own objectives; default: the contract's label alone",
+    )
+    private: list[Feature] = Field(
+        default_factory=list,
+        description="features that only this center has and only its own heads see",
+    )
+    stage2: Stage2 | None = Field(
+        default=None, description="private fine-tuning at the end; default: none"
+    )
     mqtt: BrokerTable | None = Field(
         default=None, description="this center at the broker; only with mqtt discovery"
     )

@@ -31,8 +31,9 @@ from abps_node.errors import BindError, NodeError, Superseded
 from abps_node.event_sink import EventSink, NoEvents
 from abps_node.exits import ExitCode
 from abps_node.identity import load_own_keys
-from abps_node.learning import Learner, initial_trunk_digest, trunk_layout
+from abps_node.learning import Learner, initial_trunk_digest, make_learner, trunk_layout
 from abps_node.store import Recovered, Store, models
+from abps_node.store.salvage import salvage
 from abps_node.traffic import Traffic
 from abps_node.transport import Transport, Undeliverable
 from abps_node.worker import Worker
@@ -75,8 +76,8 @@ def run_center(config: CenterConfig) -> int:
     """
     torch.set_num_threads(1)
     contract = config.federation.contract
-    data = load_center(contract, config.id, config.data)
-    learner = Learner(contract, data, config.seed)
+    data = load_center(contract, config.id, config.data, config.aims)
+    learner = make_learner(contract, data, config.seed, config.aims)
     with Store.open(
         config.state_dir,
         config.id,
@@ -85,11 +86,11 @@ def run_center(config: CenterConfig) -> int:
         views_every_s=HOUSEKEEPING_S,
     ) as store:
         incarnation = store.begin_incarnation(after=newest_start(config.state_dir))
-        recovered = store.recover()
-        if recovered.model is not None:
-            learner.load_state_tensors(models.read_model(config.state_dir, recovered.model))
+        found = salvage(config.state_dir, store)
+        if found.tensors is not None:
+            learner.load_state_tensors(found.tensors)
         record = open_record(config.state_dir, store, config.id, incarnation, contract.digest())
-        daemon = Daemon(config, data, learner, store, record, incarnation, recovered)
+        daemon = Daemon(config, data, learner, store, record, incarnation, found.recovered)
         # A full collection walks through all that torch has loaded, 0.1 s and more in which nobody
         # is answered. What is there now stays to the end, so it need not be looked at again.
         gc.freeze()
@@ -435,8 +436,9 @@ class Daemon:
         self._reports = asyncio.get_running_loop().create_task(self._report(), name="reports")
 
     async def _report(self) -> None:
-        """Test metrics, once, after the last round: of the federated model, and of alone."""
-        recovered = self._store.recover()
+        """Test metrics, once, after the last round: of the federated model, of what private
+        fine-tuning made of it, and of alone."""
+        recovered = salvage(self._config.state_dir, self._store).recovered
         patience = self._config.federation.contract.policy.patience
         model = recovered.model if patience is None else recovered.best_model
         if model is None:
@@ -444,6 +446,9 @@ class Daemon:
         report = await self._worker.federated_report(model)
         rounds = {"best_round": recovered.best_round, "rounds": recovered.last_round}
         self._store.save_report("federated", {**report, **rounds})
+        tuned = await self._worker.fine_tune()
+        if tuned is not None:
+            self._store.save_report("stage2", {**tuned, **rounds})
         if self._config.compare_alone:
             alone = await self._worker.alone_report(self._identity)
             if alone is not None:

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from abps_node.alone import AloneRun
 from abps_node.config import CenterConfig
 from abps_node.data import CenterData
-from abps_node.learning import Learner
+from abps_node.learning import Learner, ObjectiveLearner
 from abps_node.store import models
 from protocol.center import Identity
 from protocol.effects import Merge, Train
@@ -45,7 +45,8 @@ class Worker:
     def _train(self, effect: Train) -> Trained:
         started = time.monotonic()
         result = self._learner.train(effect.round)
-        return Trained(effect.round, result.trunk, result.loss, time.monotonic() - started)
+        seconds = time.monotonic() - started
+        return Trained(effect.round, result.trunk, result.loss, seconds, result.objectives)
 
     async def merge(self, effect: Merge) -> Merged:
         """Measure coalitions, merge, and make the model file durable."""
@@ -54,10 +55,24 @@ class Worker:
     def _merge(self, effect: Merge) -> Merged:
         started = time.monotonic()
         result = self._learner.merge(effect.round, effect.trunks, effect.weights, effect.coalitions)
-        tensors, fitted = self._learner.state_tensors(), self._data.encoder.to_dict()
-        model = models.write_model(self._state_dir, effect.round, tensors, fitted)
+        tensors = self._learner.state_tensors()
+        model = models.write_model(self._state_dir, effect.round, tensors, self._fitted())
         seconds = time.monotonic() - started
-        return Merged(effect.round, result.utilities, result.validation, model, seconds)
+        return Merged(
+            effect.round, result.utilities, result.validation, model, seconds, result.parts
+        )
+
+    def _fitted(self) -> dict[str, Any]:
+        """What belongs to a model beside its weights: the preprocessing, and what its heads are."""
+        fitted = self._data.encoder.to_dict()
+        aims, own = self._config.aims, self._data.objectives
+        if aims is not None and own is not None:
+            fitted["objectives"] = [
+                {"name": objective.name, "kind": objective.kind, "column": objective.column}
+                for objective in aims.objectives
+            ]
+            fitted["private"] = own.encoder.to_dict()
+        return fitted
 
     async def federated_report(self, model: ModelRef) -> dict[str, Any]:
         """Test metrics of a committed model."""
@@ -67,10 +82,27 @@ class Worker:
         self._learner.load_state_tensors(models.read_model(self._state_dir, model))
         return self._learner.test_report()
 
+    async def fine_tune(self) -> dict[str, Any] | None:
+        """Stage 2 from the model of the last report on; its own report, or None without one.
+
+        None, too, if the center is stopping meanwhile. Sends nothing.
+        """
+        return await self._run(self._fine_tune)
+
+    def _fine_tune(self) -> dict[str, Any] | None:
+        learner = self._learner
+        if not isinstance(learner, ObjectiveLearner) or not learner.fine_tunes:
+            return None
+        tuning = learner.fine_tune(lambda: self._cancelled)
+        if tuning is None:
+            return None
+        model = models.write_tuned(self._state_dir, learner.state_tensors(), self._fitted())
+        return {**learner.test_report(), **tuning.document(), "model": model.name}
+
     async def alone_report(self, identity: Identity) -> dict[str, Any] | None:
         """Test metrics of the same rounds without partners; None if the center is stopping."""
         contract = self._config.federation.contract
-        run = AloneRun(contract, identity, self._data, self._config.seed)
+        run = AloneRun(contract, identity, self._data, self._config.seed, self._config.aims)
         return await self._run(lambda: run.report(lambda: self._cancelled))
 
     async def _run(self, job: Callable[[], T]) -> T:

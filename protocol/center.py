@@ -22,6 +22,7 @@ from protocol.messages import CardMessage, Message, SessionId
 from protocol.peers import Peer, Peers
 from protocol.randomness import derive_rng
 from protocol.ranking import Ranking
+from protocol.record import ObjectivesRecord
 from protocol.timing import StretchedClock
 from protocol.trunk import TrunkLayout, Vector
 
@@ -138,6 +139,7 @@ class Round:
     received_unrecorded: int = 0
     train_seconds: float = 0.0
     loss: float = 0.0
+    objectives: ObjectivesRecord | None = None
     lag_before: float = 0.0
     plan: CreditPlan | None = None
     merging: list[Session] = field(default_factory=list)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from protocol.messages import Message
-from protocol.record import ValidationRecord
+from protocol.record import ObjectivesRecord, ValidationRecord
 from protocol.trunk import Vector
 
 Coalition = frozenset[str]
@@ -91,6 +91,7 @@ class Trained(Event):
     trunk: Vector
     loss: float
     seconds: float
+    objectives: ObjectivesRecord | None = None
 
 
 @dataclass(frozen=True)
@@ -110,6 +111,8 @@ class Merged(Event):
     validation: ValidationRecord
     model: ModelRef
     seconds: float
+    parts: tuple[float, ...] = ()
+    """Of ``validation`` by objective; none for a center without objectives of its own."""
 
 
 @dataclass(frozen=True)

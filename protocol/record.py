@@ -108,6 +108,40 @@ class ValidationRecord(Recorded):
     rows: int
 
 
+class ObjectiveRecord(Recorded):
+    """One objective of a center in one round."""
+
+    name: str
+    kind: str
+    loss: float
+    """Mean over the rows with an outcome, last epoch of the local step."""
+    mu: float
+    """Its weight in the least-norm combination of the gradients on all training rows."""
+    mu_batches: float
+    """Mean of its weight over the mini-batches of the last epoch: what the step really used."""
+    norm: float
+    """Length of its gradient on the trunk, all training rows."""
+    utility: float | None = None
+    """Its part of U, on validation, after the merge."""
+
+
+class ObjectivesRecord(Recorded):
+    """How far a center's own objectives pulled the trunk in different directions."""
+
+    step: str
+    """plain, weighted or pareto."""
+    objectives: list[ObjectiveRecord]
+    cosines: list[list[float]]
+    """Between the gradients of every two objectives, all training rows, after the local step."""
+    conflicts: float | None
+    """Share of the last epoch's mini-batches in which two gradients pointed against each other;
+    none where the step does not tell gradients apart."""
+    stationarity: float
+    """‖Σ μ*g‖² on all training rows; 0 where nothing improves all objectives at once."""
+    epochs: int
+    """Passes over the rows; fewer than agreed where the step ended as stationary."""
+
+
 class RoundRecord(Recorded):
     """Everything about one committed round of one center."""
 
@@ -149,6 +183,8 @@ class RoundRecord(Recorded):
     beliefs: dict[str, BeliefRecord]
     """Beliefs about every peer that has one, after the round."""
     training_loss: float
+    objectives: ObjectivesRecord | None = None
+    """None for a center without objectives of its own."""
     best_round: int
     rounds_without_gain: int
     durations: dict[str, float]

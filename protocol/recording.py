@@ -12,6 +12,7 @@ from protocol.messages import SessionId
 from protocol.peers import PeerStatus
 from protocol.record import (
     BeliefRecord,
+    ObjectivesRecord,
     PartnerRecord,
     ProposalRecord,
     RestRecord,
@@ -72,6 +73,7 @@ def round_record(
             for peer, b in sorted(center.beliefs.items())
         },
         training_loss=current.loss,
+        objectives=_objectives(center, event),
         best_round=center.best_round,
         rounds_without_gain=center.rounds_without_gain,
         durations={
@@ -84,6 +86,16 @@ def round_record(
         bytes_sent=dict(sorted(current.bytes_sent.items())),
         bytes_received=dict(sorted(current.bytes_received.items())),
     )
+
+
+def _objectives(center: Center, event: Merged) -> ObjectivesRecord | None:
+    """What the local step told, with what the merged model reaches in each."""
+    told = center.round.objectives
+    if told is None or not event.parts:
+        return told
+    pairs = zip(told.objectives, event.parts, strict=True)
+    measured = [each.model_copy(update={"utility": value}) for each, value in pairs]
+    return told.model_copy(update={"objectives": measured})
 
 
 def known_peers(center: Center) -> int:

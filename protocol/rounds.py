@@ -88,6 +88,7 @@ def on_trained(center: Center, event: Trained) -> None:
     payload = trunks.pack(event.trunk, center.contract.policy.wire_dtype)
     center.own = OwnTrunk(event.round, event.trunk, trunks.norm(event.trunk), payload)
     current.train_seconds, current.loss = event.seconds, event.loss
+    current.objectives = event.objectives
     current.gather_started = center.now
     _rank_candidates(center)
     center.enter(Phase.GATHERING)

@@ -10,9 +10,11 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from abps_node.aims import Aims
 from abps_node.data.card import card_counts
 from abps_node.data.encode import Encoder
-from abps_node.data.fingerprint import Fingerprint, fingerprint
+from abps_node.data.fingerprint import Fingerprint, fingerprint, with_columns
+from abps_node.data.objectives import ObjectiveData, objective_data
 from abps_node.data.patients import Patients, column_names, read_patients
 from abps_node.data.split import Rows, SplitRows, split_by_class, split_by_group
 from abps_node.data.table import FloatArray, Texts, read_table
@@ -89,22 +91,35 @@ class CenterData:
     """The fitted preprocessing, for whoever applies the model to new patients."""
     fingerprint: Fingerprint | None = None
     """Of the table that was read; None where centers are made in memory."""
+    objectives: ObjectiveData | None = None
+    """What the center's own objectives need; None for a center without any."""
 
 
-def load_center(contract: Contract, center_id: str, path: Path) -> CenterData:
-    """Read, check, split and encode one center's table; raises ``DataError``."""
-    return load_with_patients(contract, center_id, path)[0]
+def load_center(
+    contract: Contract, center_id: str, path: Path, aims: Aims | None = None
+) -> CenterData:
+    """Read, check, split and encode one center's table; raises ``DataError``.
+
+    ``aims`` are the center's own, for which further columns of the table are read.
+    """
+    return load_with_patients(contract, center_id, path, aims)[0]
 
 
 def load_with_patients(
-    contract: Contract, center_id: str, path: Path
+    contract: Contract, center_id: str, path: Path, aims: Aims | None = None
 ) -> tuple[CenterData, Patients]:
     """The same, and the rows as they were read."""
     data = contract.data
-    patients = read_patients(data, read_table(path, column_names(data)))
+    own = () if aims is None else aims.columns
+    table = read_table(path, list(dict.fromkeys([*column_names(data), *own])))
+    patients = read_patients(data, table)
     center = prepare_center(contract, center_id, patients)
     rows = split_rows(data, center_id, patients.labels, patients.groups)
     found = fingerprint(data, patients, rows, center.encoder)
+    if aims is not None:
+        objectives = objective_data(aims, table, rows)
+        center = replace(center, objectives=objectives)
+        found = with_columns(found, objectives.columns(aims))
     return replace(center, fingerprint=found), patients
 
 

@@ -81,6 +81,12 @@ def fingerprint(data: Data, patients: Patients, rows: SplitRows, encoder: Encode
     )
 
 
+def with_columns(found: Fingerprint, columns: Mapping[str, Any]) -> Fingerprint:
+    """The fingerprint of a table of which more columns count, as arrays by name."""
+    more = {name: _column(values) for name, values in columns.items()}
+    return found.model_copy(update={"columns": {**found.columns, **more}})
+
+
 def _column(values: Any) -> ColumnDigest:
     """Of numbers or texts, shape ``(rows,)``."""
     if values.dtype == object:

@@ -6,9 +6,9 @@ left out of that objective and of no other.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,6 +64,17 @@ class ObjectiveData:
     constant: tuple[str, ...]
     """Private features with one and the same value in the whole training split."""
 
+    def columns(self, aims: Aims) -> dict[str, NDArray[np.float64]]:
+        """All values by the name of what they are, split after split, for a fingerprint."""
+        parts = (self.train, self.validation, self.test)
+        found = {f"private {n}": part for n, part in enumerate(_joined(p.private for p in parts))}
+        y, groups = _joined(p.y for p in parts), _joined(p.groups for p in parts)
+        for number, objective in enumerate(aims.objectives):
+            found[f"objective {objective.name}"] = y[number]
+            if objective.group is not None:
+                found[f"group of {objective.name}"] = groups[number]
+        return found
+
 
 def objective_data(aims: Aims, table: Table, rows: SplitRows) -> ObjectiveData:
     """Read and check what the aims name; raises ``DataError``.
@@ -96,6 +107,11 @@ def objective_data(aims: Aims, table: Table, rows: SplitRows) -> ObjectiveData:
         tuple(reports),
         raw.constant(rows.train) if aims.private else (),
     )
+
+
+def _joined(parts: Iterable[NDArray[Any]]) -> NDArray[np.float64]:
+    """Columns over all splits, ``(columns, rows)``."""
+    return np.concatenate(list(parts)).astype(np.float64).T
 
 
 def _outcomes(objective: Objective, table: Table) -> FloatArray:

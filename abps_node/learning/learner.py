@@ -17,11 +17,11 @@ from abps_node.data import CenterData, Split
 from abps_node.learning.aggregate import weighted_mean, with_momentum
 from abps_node.learning.local_step import local_step
 from abps_node.learning.model import Mlp
-from abps_node.learning.state import LearnerState, from_tensors, to_tensors
-from abps_node.learning.utility import FloatArray, Metric, Utility
+from abps_node.learning.state import LearnerState, Parameters, from_tensors, to_tensors
+from abps_node.learning.utility import FloatArray, Utility
 from protocol.contract import Contract
 from protocol.randomness import derive_seed
-from protocol.record import ValidationRecord
+from protocol.record import ObjectivesRecord, ValidationRecord
 from protocol.trunk import Vector
 
 Coalition = frozenset[str]
@@ -34,6 +34,8 @@ class TrainResult:
     trunk: Vector
     """Snapshot before any merge, float32 ``(trunk size,)``; later training does not touch it."""
     loss: float
+    objectives: ObjectivesRecord | None = None
+    """None for a center without objectives of its own."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,8 @@ class MergeResult:
     """U(S) of every coalition asked for: own head, mean trunk of {own} ∪ S, before momentum."""
     validation: ValidationRecord
     """Of the model after merge and momentum."""
+    parts: tuple[float, ...] = ()
+    """Of ``validation`` by objective; none for a center without objectives of its own."""
 
 
 class Learner:
@@ -53,9 +57,8 @@ class Learner:
     """
 
     def __init__(self, contract: Contract, data: CenterData, seed: int) -> None:
-        self._contract = contract
-        self._seed = seed
         self._model = Mlp.of(contract)
+        self._begin(contract, seed, self._model)
         for split in (data.train, data.validation, data.test):
             if split.x.shape[1] != self._model.widths[0]:
                 raise ValueError(
@@ -65,11 +68,17 @@ class Learner:
         self._validation_x, _ = _tensors(data.validation)
         self._test = data.test
         self._utility = Utility.choose(contract.policy.utility, data.validation.y)
-        self._state = LearnerState.fresh(self._model, contract.model.init_seed)
+
+    def _begin(self, contract: Contract, seed: int, shape: Parameters) -> None:
+        """What every kind of model needs; ``shape`` says how its parameters lie."""
+        self._contract = contract
+        self._seed = seed
+        self._shape = shape
+        self._state = LearnerState.fresh(shape, contract.model.init_seed)
         self._trained: int | None = None
 
     @property
-    def metric(self) -> Metric:
+    def metric(self) -> str:
         """What U is here: «brier» (as 1 − Brier) where validation lacks a class for «auroc»."""
         return self._utility.metric
 
@@ -114,8 +123,7 @@ class Learner:
         }
         if trunks:
             self._move_trunk(weighted_mean(own, trunks, weights, trunks))
-        value = self._measure(self._own_trunk())
-        return MergeResult(utilities, self._utility.record(value))
+        return MergeResult(utilities, *self._validation())
 
     def test_report(self) -> dict[str, Any]:
         """Metrics of the present weights on the test split; nothing else ever looks at it.
@@ -137,22 +145,30 @@ class Learner:
 
     def state_tensors(self) -> dict[str, torch.Tensor]:
         """All that the next round depends on, as named copies, fit for safetensors."""
-        return to_tensors(self._model, self._state)
+        return to_tensors(self._shape, self._state)
 
     def load_state_tensors(self, tensors: Mapping[str, torch.Tensor]) -> None:
         """Go on from ``state_tensors``, bit for bit; raises ``StoreError`` if they do not fit."""
-        self._state = from_tensors(self._model, tensors)
+        self._state = from_tensors(self._shape, tensors)
         self._trained = None
 
     def _own_trunk(self) -> Vector:
-        trunk: Vector = self._state.weights[: self._model.trunk.size].numpy().copy()
+        trunk: Vector = self._state.weights[: self._shape.trunk.size].numpy().copy()
         return trunk
+
+    def _validation(self) -> tuple[ValidationRecord, tuple[float, ...]]:
+        """U of the present model, and its parts where it has any."""
+        return self._utility.record(self._measure(self._own_trunk())), ()
 
     def _measure(self, trunk: Vector) -> float:
         """U of the own head on this trunk."""
-        head = self._state.weights[self._model.trunk.size :]
-        weights = torch.cat([torch.from_numpy(trunk), head])
+        weights = self._on(trunk)
         return self._utility.measure(self._logits(weights, self._validation_x))
+
+    def _on(self, trunk: Vector) -> torch.Tensor:
+        """The own head on this trunk."""
+        head = self._state.weights[self._shape.trunk.size :]
+        return torch.cat([torch.from_numpy(trunk), head])
 
     def _logits(self, weights: torch.Tensor, x: torch.Tensor) -> FloatArray:
         with torch.inference_mode():
@@ -180,7 +196,7 @@ class Learner:
             )
         if set(weights) != set(trunks):
             raise ValueError(f"weights: found {sorted(weights)}, allowed: {sorted(trunks)}")
-        shape = (self._model.trunk.size,)
+        shape = (self._shape.trunk.size,)
         for peer, trunk in trunks.items():
             if trunk.shape != shape or trunk.dtype != np.float32:
                 raise ValueError(

@@ -123,9 +123,9 @@ def gap(output: torch.Tensor, events: torch.Tensor) -> torch.Tensor:
 
 def losses_of(aims: Aims, train: ObjectiveSplit) -> Losses:
     """The losses of these aims; plain ones are known by their training rows."""
-    whole = ~np.isnan(train.y).any(axis=0)
+    gaps = np.isnan(train.y).sum(axis=0).tolist()
     plain = [
-        o.kind in ("bce", "fairness") and o.class_weight == "none" and bool(whole[number])
+        o.kind in ("bce", "fairness") and o.class_weight == "none" and gaps[number] == 0
         for number, o in enumerate(aims.objectives)
     ]
     return Losses(aims.objectives, tuple(plain))

@@ -4,12 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 
 from abps_node.errors import StoreError
 from abps_node.learning.adam import Adam
-from abps_node.learning.model import Mlp
+from protocol.trunk import TrunkLayout
+
+
+class Parameters(Protocol):
+    """What the state of a model depends on: how its parameters lie in the flat vector."""
+
+    @property
+    def tensors(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
+        """Names and shapes in their order."""
+
+    @property
+    def size(self) -> int:
+        """Number of parameters."""
+
+    @property
+    def trunk(self) -> TrunkLayout:
+        """The part that is shared."""
+
+    def split(self, weights: torch.Tensor) -> list[torch.Tensor]:
+        """Views of the flat vector, one per parameter tensor."""
+
+    def initial(self, seed: int) -> torch.Tensor:
+        """The start."""
 
 
 @dataclass
@@ -25,13 +48,13 @@ class LearnerState:
     """Merges with at least one partner so far."""
 
     @classmethod
-    def fresh(cls, model: Mlp, init_seed: int) -> LearnerState:
+    def fresh(cls, model: Parameters, init_seed: int) -> LearnerState:
         """The state of every center before round 1."""
         previous = torch.zeros(model.trunk.size)
         return cls(model.initial(init_seed), Adam.fresh(model.size), previous, 0)
 
 
-def to_tensors(model: Mlp, state: LearnerState) -> dict[str, torch.Tensor]:
+def to_tensors(model: Parameters, state: LearnerState) -> dict[str, torch.Tensor]:
     """Named copies: ``model.layers.…``, ``adam.…``, ``merge.…``; nothing shares memory."""
     parameters = zip(model.tensors, model.split(state.weights), strict=True)
     return {
@@ -44,7 +67,7 @@ def to_tensors(model: Mlp, state: LearnerState) -> dict[str, torch.Tensor]:
     }
 
 
-def from_tensors(model: Mlp, tensors: Mapping[str, torch.Tensor]) -> LearnerState:
+def from_tensors(model: Parameters, tensors: Mapping[str, torch.Tensor]) -> LearnerState:
     """Inverse of ``to_tensors``, exact; raises ``StoreError`` for the state of another model."""
     expected = {
         **{f"model.{name}": (torch.float32, shape) for name, shape in model.tensors},

@@ -33,7 +33,7 @@ def check_patients(config: CenterConfig) -> Iterator[Finding]:
         yield from misfits
         yield warning("data", "the rest of the table was not looked at", "first mend the columns")
         return
-    data, patients = load_with_patients(contract, config.id, config.data)
+    data, patients = load_with_patients(contract, config.id, config.data, config.aims)
     report = data.report
     yield _table(report)
     yield from _unknown_levels(contract.data, report)

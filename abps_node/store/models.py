@@ -22,7 +22,7 @@ from typing import Any, Final
 import safetensors.torch
 import torch
 
-from abps_node.errors import StoreError
+from abps_node.errors import Damaged, StoreError, store_failure
 from abps_node.filesystem import sync_directory
 from protocol.events import ModelRef
 
@@ -47,12 +47,28 @@ def write_model(
     Temporary file, fsync, atomic rename, fsync of the directory: a crash leaves the file whole or
     absent. The same tensors for the same round give the same file again. Raises ``StoreError``.
     """
+    return _write(state_dir, f"round-{round_number:06d}", tensors, preprocessing)
+
+
+def write_tuned(
+    state_dir: Path, tensors: Mapping[str, torch.Tensor], preprocessing: Mapping[str, Any]
+) -> ModelRef:
+    """The same for the model after private fine-tuning, which belongs to no round and stays."""
+    return _write(state_dir, "stage2", tensors, preprocessing)
+
+
+def _write(
+    state_dir: Path,
+    stem: str,
+    tensors: Mapping[str, torch.Tensor],
+    preprocessing: Mapping[str, Any] | None,
+) -> ModelRef:
     # One entry, since the order of several is not fixed, and the file must not depend on it.
     metadata = {} if preprocessing is None else {_PREPROCESSING: json.dumps(preprocessing)}
     content = safetensors.torch.save(dict(tensors), metadata or None)
     sha256 = hashlib.sha256(content).hexdigest()
     directory = state_dir / MODELS_DIR
-    path = directory / f"round-{round_number:06d}-{sha256[:12]}.safetensors"
+    path = directory / f"{stem}-{sha256[:12]}.safetensors"
     temporary = path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}.tmp")
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -65,12 +81,12 @@ def write_model(
     except OSError as error:
         with suppress(OSError):
             temporary.unlink()
-        raise StoreError(f"{path}: the model cannot be written ({error})") from error
+        raise store_failure(f"{path}: the model cannot be written ({error})", error) from error
     return ModelRef(path.name, sha256)
 
 
 def read_model(state_dir: Path, ref: ModelRef) -> dict[str, torch.Tensor]:
-    """The tensors of a committed model; ``StoreError`` if the file is missing or was changed."""
+    """The tensors of a committed model; ``Damaged`` if the file is missing or was changed."""
     return safetensors.torch.load(_checked_content(state_dir, ref))
 
 
@@ -93,13 +109,13 @@ def _checked_content(state_dir: Path, ref: ModelRef) -> bytes:
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise StoreError(
-            f"{path}: the model of the last committed state cannot be read ({error}); restore the "
-            "state directory from a backup"
+        raise Damaged(
+            f"{path}: the model of a committed round cannot be read ({error}); restore the state "
+            "directory from a backup"
         ) from error
     found = hashlib.sha256(content).hexdigest()
     if found != ref.sha256:
-        raise StoreError(
+        raise Damaged(
             f"{path}: the model was changed or damaged: found sha256 {found}, "
             f"allowed: {ref.sha256}; restore the state directory from a backup"
         )
