@@ -19,6 +19,8 @@ what is allowed. Errors of the protocol itself are in ``protocol.errors``.
 
 from __future__ import annotations
 
+import errno
+
 
 class NodeError(Exception):
     """Base of every error that the node reports to people."""
@@ -64,6 +66,12 @@ class DiskFull(StoreError):
 
 class Damaged(StoreError):
     """A file of the state directory is not what this program wrote, and nothing can replace it."""
+
+
+def store_failure(text: str, error: OSError) -> StoreError:
+    """The error for something in the state directory that cannot be written or read."""
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return (DiskFull if full else StoreError)(text)
 
 
 class BrokenRecord(NodeError):

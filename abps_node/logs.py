@@ -21,7 +21,7 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Any, Final, TextIO
 
-from abps_node.errors import StoreError
+from abps_node.errors import store_failure
 from abps_node.visible import visible, visible_json
 
 LOG_NAME: Final = "log.jsonl"
@@ -111,10 +111,27 @@ def _remove_own_handlers(root: logging.Logger) -> None:
             handler.close()
 
 
+class _LogFile(RotatingFileHandler):
+    """A file that says once, beside it, that it cannot be written; the center goes on without."""
+
+    def __init__(self, path: Path, **options: Any) -> None:
+        super().__init__(path, **options)
+        self._failed = False
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """Instead of a traceback for every line."""
+        error = sys.exc_info()[1]
+        if not isinstance(error, OSError):
+            super().handleError(record)
+        elif not self._failed:
+            self._failed = True
+            print(f"{self.baseFilename}: the log cannot be written: {error}", file=sys.stderr)
+
+
 def _open_file(path: Path) -> RotatingFileHandler:
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return RotatingFileHandler(
+        return _LogFile(
             path,
             maxBytes=LOG_BYTES,
             backupCount=LOG_FILES,
@@ -123,7 +140,8 @@ def _open_file(path: Path) -> RotatingFileHandler:
             errors="backslashreplace",
         )
     except OSError as error:
-        raise StoreError(f"{path}: the log cannot be written: {error.strerror}") from error
+        text = f"{path}: the log cannot be written: {error.strerror}"
+        raise store_failure(text, error) from error
 
 
 def _utc(record: logging.LogRecord) -> datetime:

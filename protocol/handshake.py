@@ -175,7 +175,8 @@ def _superseded(center: Center, peer: Peer, message: Refuse) -> None:
     if peer.id not in center.superseded_by:
         center.superseded_by.add(peer.id)
         text = f"{peer.id} has seen our incarnation {message.known_incarnation}"
-        center.note("superseded-claim", text, peer.id, "warning")
+        known = message.known_incarnation
+        center.note("superseded-claim", text, peer.id, "warning", known=known)
     known = max(len(center.peers.compatible()), min(2, len(center.peers.all())))
     if 2 * len(center.superseded_by) > known:
         claims = ", ".join(sorted(center.superseded_by))

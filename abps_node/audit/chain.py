@@ -26,7 +26,7 @@ GENESIS: Final = "0" * 64
 """What the first line of all goes on from."""
 BEGIN: Final = "begin"
 """What a file's first line is."""
-_NAME: Final = re.compile(r"^(\d{6,})-(\d{4,})\.jsonl$")
+_NAME: Final = re.compile(r"^(\d{6,})-(\d{4,})\.(?:jsonl|stimuli)$")
 _SEAL: Final = b',"hash":"'
 _SEAL_LENGTH: Final = len(_SEAL) + 64 + len(b'"}')
 _LOOK_BACK: Final = 64 * 1024
@@ -44,9 +44,9 @@ class Head:
     hash: str
 
 
-def file_name(incarnation: int, part: int) -> str:
+def file_name(incarnation: int, part: int, ending: str = "jsonl") -> str:
     """Sorts by start, then by part."""
-    return f"{incarnation:06d}-{part:04d}.jsonl"
+    return f"{incarnation:06d}-{part:04d}.{ending}"
 
 
 def place_of(name: str) -> tuple[int, int] | None:

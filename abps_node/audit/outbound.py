@@ -32,7 +32,7 @@ from abps_node.audit.chain import (
     seal,
     tail_of,
 )
-from abps_node.errors import DiskFull, StoreError
+from abps_node.errors import StoreError, store_failure
 from abps_node.filesystem import sync_directory
 from protocol.messages import CardMessage, Message, SessionId, Weights
 
@@ -191,11 +191,8 @@ class OutboundRecord:
         return f"{self._stamp}.{int((now - second) * 1e6):06d}Z"
 
     def _unwritable(self, error: OSError) -> StoreError:
-        kind = DiskFull if error.errno in (errno.ENOSPC, errno.EDQUOT) else StoreError
-        return kind(
-            f"{self.path}: what leaves this center cannot be written down, so nothing is sent "
-            f"({error.strerror})"
-        )
+        text = f"{self.path}: what leaves this center cannot be written down, so nothing is sent"
+        return store_failure(f"{text} ({error.strerror})", error)
 
 
 def _newest(files: list[Path]) -> tuple[Head | None, bytes]:

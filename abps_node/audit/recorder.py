@@ -21,7 +21,7 @@ from abps_node.audit.chain import file_name
 from abps_node.audit.stimuli import FOLDER, FORMAT, entry, recordings
 from abps_node.audit.values import Packer
 from abps_node.config import CenterConfig
-from abps_node.errors import DiskFull, StoreError
+from abps_node.errors import StoreError, store_failure
 from protocol.center import Center, Identity, Memory
 from protocol.contract import Contract
 from protocol.effects import CommitRound, Effect
@@ -70,7 +70,7 @@ class Recorder:
     @property
     def path(self) -> Path:
         """The file that is written now."""
-        name = file_name(self._identity.incarnation, self._part)
+        name = file_name(self._identity.incarnation, self._part, "stimuli")
         return self._state_dir / FOLDER / name
 
     def stimulus(
@@ -146,8 +146,8 @@ class Recorder:
             raise self._unwritable(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
 
     def _unwritable(self, error: OSError) -> StoreError:
-        kind = DiskFull if error.errno in (errno.ENOSPC, errno.EDQUOT) else StoreError
-        return kind(f"{self.path}: stimuli cannot be recorded ({error.strerror})")
+        text = f"{self.path}: stimuli cannot be recorded ({error.strerror})"
+        return store_failure(text, error)
 
 
 def make_node(

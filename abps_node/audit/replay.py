@@ -6,6 +6,7 @@ effects, byte for byte. The first difference is named down to the field.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 from pydantic import BaseModel
 
+from abps_node import __version__
 from abps_node.audit.stimuli import Recording, Stimulus, recordings
 from abps_node.audit.values import Packer, UnknownValue, Unpacker
 from abps_node.errors import ReplayDiffers
@@ -82,6 +84,9 @@ class _File:
         node = Node(*self._unpacker.unpack(begin.setting))
         if begin.part == 1:
             self._done.starts += 1
+        if begin.program != __version__:
+            text = f"{path.name}: recorded by version {begin.program}, replayed by {__version__}"
+            self._done.notes += (text,)
         if begin.state is not None:
             node.center = self._unpacker.unpack(begin.state)
             if before is not None and before[:2] == (begin.incarnation, begin.part - 1):
@@ -126,8 +131,6 @@ class _File:
 
 
 def _name_of(content: bytes) -> bytes:
-    import hashlib
-
     return hashlib.sha256(content).digest()
 
 

@@ -1,7 +1,7 @@
 """The file format of recorded stimuli: entries with a length and a checksum, in parts.
 
-A folder ``stimuli`` holds files named as those of ``abps_node.audit.chain``. An entry is its length
-and CRC-32 (two little-endian u32) and a msgpack list:
+A folder ``stimuli`` holds files as ``000003-0001.stimuli``: part 1 of the third start. An entry is
+its length and CRC-32 (two little-endian u32) and a msgpack list:
 
 =============  =====================================================================
 ``begin``      a header: what the decisions of this start went on from

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 from urllib.parse import quote
 
-from abps_node.errors import StoreError
+from abps_node.errors import Damaged, DiskFull, StoreError
 from abps_node.filesystem import shared_file_system
 
 BUSY_TIMEOUT_S = 5.0
@@ -20,6 +22,8 @@ LOG_LIMIT_BYTES = 4 * 1024 * 1024
 _READ_VERSION_AT = 19
 _READ_VERSION_LOG = 2
 """At that byte of the file: it can only be read together with its write-ahead log."""
+_FULL_BYTES: Final = 64 * 1024
+"""With less than that SQLite cannot even begin."""
 
 
 @contextmanager
@@ -36,15 +40,25 @@ def readable_errors(path: Path, patience_s: float = BUSY_TIMEOUT_S) -> Iterator[
 
 def store_error(path: Path, error: sqlite3.Error, patience_s: float = BUSY_TIMEOUT_S) -> StoreError:
     """What ``readable_errors`` raises, for the one place that has no time for a context manager."""
-    return StoreError(f"{path}: {_explain(error, patience_s)}")
+    name = getattr(error, "sqlite_errorname", "")
+    if name.startswith("SQLITE_FULL") or (name.startswith("SQLITE_IOERR") and _is_full(path)):
+        return DiskFull(f"{path}: the disk is full; free some space, then start the center again")
+    kind = Damaged if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")) else StoreError
+    return kind(f"{path}: {_explain(error, patience_s)}")
+
+
+def _is_full(path: Path) -> bool:
+    """Whether that is why SQLite cannot make the files that it needs beside the database."""
+    try:
+        return shutil.disk_usage(path.parent).free < _FULL_BYTES
+    except OSError:
+        return False
 
 
 def _explain(error: sqlite3.Error, patience_s: float) -> str:
     name = getattr(error, "sqlite_errorname", "")
     if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
         return damaged(str(error))
-    if name.startswith("SQLITE_FULL"):
-        return "the disk is full; free some space, then start the center again"
     if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):
         return f"cannot be opened or written ({error}); check owner and permissions"
     if name.startswith("SQLITE_BUSY"):

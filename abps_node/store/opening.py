@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
-from abps_node.errors import StoreError
+from abps_node.errors import Damaged, StoreError
 from abps_node.store.connection import damaged
 from abps_node.store.schema import SCHEMA_VERSION, TABLES
 from protocol.contract import Contract
@@ -49,7 +49,7 @@ def check_owner(path: Path, db: sqlite3.Connection, center_id: str, contract: Co
         )
     check = db.execute("PRAGMA quick_check(1)").fetchone()[0]
     if check != "ok":
-        raise StoreError(f"{path}: {damaged(str(check).splitlines()[-1])}")
+        raise Damaged(f"{path}: {damaged(str(check).splitlines()[-1])}")
     meta = db.execute("SELECT center, contract_digest FROM meta").fetchone()
     if meta["center"] != center_id:
         raise StoreError(

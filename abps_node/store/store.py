@@ -55,6 +55,7 @@ from protocol.contract import Contract
 from protocol.effects import CommitRound, Note, PeerChanged, PhaseChanged, SessionRow
 from protocol.events import ModelRef
 from protocol.messages import SessionId
+from protocol.record import RoundRecord
 
 if TYPE_CHECKING:
     from abps_node.data import Fingerprint
@@ -236,13 +237,42 @@ class Store:
             )
 
     def models_in_use(self) -> set[str]:
-        """File names of the last and the best model: what ``models.prune`` has to keep."""
+        """File names of the last two models and of the best: what ``models.prune`` has to keep.
+
+        The last but one stands in for the last, should that be damaged.
+        """
         with readable_errors(self.path):
             names = self._db.execute(
-                "SELECT model_name FROM rounds WHERE round = (SELECT max(round) FROM rounds) "
+                "SELECT model_name FROM rounds WHERE round >= (SELECT max(round) FROM rounds) - 1 "
                 "OR round = (SELECT best_round FROM meta)"
             )
             return {row["model_name"] for row in names}
+
+    def committed_models(self) -> dict[int, ModelRef]:
+        """The models of all rounds, the newest first; most of their files are gone."""
+        with readable_errors(self.path):
+            rows = self._db.execute(
+                "SELECT round, model_name, model_sha256 FROM rounds ORDER BY round DESC"
+            )
+            return {row["round"]: ModelRef(row[1], row[2]) for row in rows}
+
+    def record_of(self, round_number: int) -> RoundRecord:
+        """The record of a committed round."""
+        with readable_errors(self.path):
+            row = self._db.execute(
+                "SELECT record FROM rounds WHERE round = ?", (round_number,)
+            ).fetchone()
+        return RoundRecord.model_validate_json(row["record"])
+
+    def replace_best(self, round_number: int) -> None:
+        """From now on this round counts as the best, since the model of that one is damaged."""
+        value = self.record_of(round_number).validation.value
+        with self._transaction(durable=True) as db:
+            db.execute(
+                "UPDATE meta SET best_round = ?, best_metric = ?, rounds_without_gain = "
+                "(SELECT max(round) FROM rounds) - ?",
+                (round_number, value, round_number),
+            )
 
     # Sessions and rounds -----------------------------------------------------------------------
 

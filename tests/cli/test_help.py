@@ -23,6 +23,7 @@ COMMANDS = (
     ["isolation"],
     ["logs"],
     ["outbound"],
+    ["repair"],
     ["replay"],
     ["schema"],
     ["schema", "infer"],

@@ -25,6 +25,10 @@ def all_errors(base: type[errors.NodeError] = errors.NodeError) -> list[type[err
         (errors.BindError, 13),
         (errors.StoreError, 14),
         (errors.Superseded, 15),
+        (errors.DiskFull, 17),
+        (errors.Damaged, 18),
+        (errors.BrokenRecord, 19),
+        (errors.ReplayDiffers, 20),
     ],
 )
 def test_code_of_each_error(error: type[errors.NodeError], code: int) -> None:

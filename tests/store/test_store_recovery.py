@@ -50,7 +50,7 @@ def test_the_last_committed_round_is_recovered(tmp_path: Path) -> None:
         store.begin_incarnation()
         for commit in (first, second, third):
             store.commit_round(commit)
-        assert store.models_in_use() == {model_ref(1).name, model_ref(3).name}
+        assert store.models_in_use() == {model_ref(n).name for n in (1, 2, 3)}
 
     found = reopened(tmp_path)
     assert found.last_round == 3

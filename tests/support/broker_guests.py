@@ -39,6 +39,8 @@ class Guest:
     def __init__(self, broker: MosquittoBroker, center: str, **shared: Any) -> None:
         self.notes: list[Note] = []
         self.found: list[tuple[str, str | None]] = []
+        self.left: list[tuple[str, str, str, bytes]] = []
+        """What it said to have left at the broker."""
         self.discovery = MqttDiscovery(
             broker.shared(**shared),
             broker.access(center),
@@ -46,7 +48,8 @@ class Guest:
             center,
             self.notes.append,
             5,
-            backoff=Backoff(0.1, 0.5),
+            lambda *left: self.left.append(left),
+            Backoff(0.1, 0.5),
         )
         self._watch = asyncio.create_task(self.discovery.watch(lambda *x: self.found.append(x)))
 
