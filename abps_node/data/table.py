@@ -255,8 +255,6 @@ def read_all_columns(path: Path) -> list[tuple[str, Table]]:
     For whoever does not know yet what is in the file. Raises ``DataError`` as ``read_table`` does.
     """
     present, table, first_row = _read(path, None)
-    if first_row > 1 and (separator := _other_separator(present)):
-        raise DataError(f"{path}: {_WRONG_SEPARATOR.format(separator)}")
     if table.num_rows == 0:
         raise DataError(f"{path}: found no rows, allowed: at least one patient")
     arrays = [_one_array(column) for column in table.columns]
@@ -300,6 +298,8 @@ def _read_csv(path: Path, names: Sequence[str] | None) -> tuple[list[str], Any]:
         present = list(reader.schema.names)
     if names is not None:
         _require_columns(path, present, names)
+    elif separator := _other_separator(present):
+        raise DataError(f"{path}: {_WRONG_SEPARATOR.format(separator)}")
     convert = pacsv.ConvertOptions(
         include_columns=None if names is None else list(names),
         column_types=dict.fromkeys(present if names is None else names, pa.string()),

@@ -37,6 +37,9 @@ def check_peers(config: CenterConfig) -> Iterator[Finding]:
     else:
         fix = "add its address to the roster, or leave it to that center to connect"
         sightings = make_discovery(config.federation, config.id).readable()
+    if not sightings:
+        yield warning("peers", "no other center is on the roster", "add the others' entries")
+        return
     missing = [sighting for sighting in sightings if sighting.address is None]
     found = f"{len(sightings) - len(missing)} of {len(sightings)} other centers have an address"
     yield ok("peers", f"{found} ({discovery.kind} discovery)")

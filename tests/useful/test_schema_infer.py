@@ -123,6 +123,7 @@ def test_patients_with_several_rows_become_the_group(tmp_path: Path) -> None:
     ("text", "told"),
     [
         ("a;b\n1;2\n", "its header has semicolons, allowed: commas"),
+        ("a;b\n1,5;2\n", "its header has semicolons, allowed: commas"),
         ("a\tb\n1\t2\n", "its header has tabs, allowed: commas"),
         ("a,b\n", "found no rows"),
         ("a,b\n1\n", "row 2: found 1 cells, allowed: 2"),
