@@ -2,7 +2,7 @@
 # make test    style, types, import directions, all tests
 # make docs    write the generated pages of docs/ anew
 # make bench   cost of the wire against bare CURVE sockets
-# make services  install what some tests start by themselves: mosquitto, Slurm (needs root, apt-get)
+# make services  install what some tests start by themselves: mosquitto, Slurm, Chromium (root, apt-get)
 #
 # Python 3.11 or newer; another one than python3: make demo PYTHON=python3.12
 

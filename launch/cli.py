@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from launch import slurm_cli
+from launch.view import cli as view_cli
 
 app = typer.Typer(help="Start and follow all centers of a federation.", no_args_is_help=True)
 
@@ -106,6 +107,7 @@ def results(
     raise typer.Exit(0 if all(row.finished for row in rows) else 1)
 
 
+view_cli.register(app)
 slurm_cli.register(app)
 
 

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 FEDERATION_FILE = "federation.toml"
 SIMULATION_FILE = "SIMULATION"
+_NAMED = 12
+"""Centers that an error names; the others are counted."""
 
 _SIMULATION_TEXT = """\
 This directory holds the secret keys of several centers, for an experiment on one machine.
@@ -64,11 +66,13 @@ class FederationLayout:
 
     def only(self, names: Collection[str]) -> FederationLayout:
         """The same with these centers; ``LayoutError`` if one is none of this directory's."""
-        known = {center.id for center in self.centers}
+        known = [center.id for center in self.centers]
         for name in names:
             if name not in known:
+                more = f" and {len(known) - _NAMED} more" if len(known) > _NAMED else ""
                 raise LayoutError(
-                    f"{self.directory}: found no center {name!r}, allowed: {', '.join(known)}"
+                    f"{self.directory}: found no center {name!r}, allowed: "
+                    f"{', '.join(known[:_NAMED])}{more}"
                 )
         return FederationLayout(self.directory, tuple(c for c in self.centers if c.id in names))
 

@@ -19,6 +19,7 @@ from launch.children import Child, execute
 from launch.layout import FederationLayout
 from launch.progress import CenterView, Progress, progress_on
 from launch.restarts import FINAL, RestartPolicy
+from launch.running import recorded
 from launch.supervisor import LaunchError, Start, Supervisor, Ward, fork_daemon, succeeded
 from launch.template import warm_up
 from protocol.center import Phase
@@ -41,7 +42,7 @@ def launch_local(
     command: Command | None = None,
     restarts: RestartPolicy | None = None,
     grace_s: float | None = None,
-    unattended: bool = False,
+    job: str | None = None,
 ) -> int:
     """Start the centers of ``layout``, follow them until all have ended.
 
@@ -53,7 +54,7 @@ def launch_local(
     is left, and at once if they come again. What was broken off goes on at the next launch; where
     all have finished nothing is started.
 
-    ``unattended``: a batch system calls. Copies of these centers that still run are superseded
+    ``job``: number of the batch job that calls. Copies of its centers that still run are superseded
     instead of refused, and signals that come again are those that came before.
 
     Returns 0 if every center finished, else 1. Raises ``TemplateError``, and ``LaunchError`` if a
@@ -62,20 +63,21 @@ def launch_local(
     progress = progress_on(console or Console(stderr=True), _title(layout))
     before = {center.id: _status(center) for center in layout.centers}
     known = [status for status in before.values() if status is not None]
-    if not unattended:
+    if job is None:
         _refuse_running(known)
     if all(_is_done(center, before[center.id]) for center in layout.centers):
         progress.say(f"All {len(before)} centers have finished; nothing to start.")
         return 0
     if known:
         progress.say(f"Going on after the last committed rounds ({_rounds(known)}).")
-    if command is None:
-        warm_up(layout.contract)
-    launch = _Launch(layout, progress)
-    start = fork_daemon if command is None else _starting(command)
-    policy = restarts or RestartPolicy()
-    supervisor = Supervisor(layout.centers, start, launch, policy, grace_s, hurry=not unattended)
-    return launch.run(supervisor)
+    with recorded(layout.directory, job):
+        if command is None:
+            warm_up(layout.contract)
+        launch = _Launch(layout, progress)
+        start = fork_daemon if command is None else _starting(command)
+        policy, hurry = restarts or RestartPolicy(), job is None
+        supervisor = Supervisor(layout.centers, start, launch, policy, grace_s, hurry=hurry)
+        return launch.run(supervisor)
 
 
 def _starting(command: Command) -> Start:

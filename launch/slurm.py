@@ -9,6 +9,7 @@ from typing import Final
 
 from abps_node import sbatch
 from launch.layout import FederationLayout
+from launch.running import note_job
 from launch.slurm_task import JOBS_FOLDER, require_discovery
 from launch.supervisor import LaunchError
 
@@ -138,4 +139,6 @@ def submit(layout: FederationLayout, script: str) -> str:
 
     ``NodeError`` where there is no sbatch, or it refuses.
     """
-    return sbatch.submit(layout.directory / SCRIPT_NAME, script, layout.directory / JOBS_FOLDER)
+    job = sbatch.submit(layout.directory / SCRIPT_NAME, script, layout.directory / JOBS_FOLDER)
+    note_job(layout.directory, job)
+    return job

@@ -73,7 +73,7 @@ def run_task(
     folder = layout.directory / JOBS_FOLDER / f"start-{task.job}-{task.restarts}"
     tasks = min(task.tasks, len(layout.centers))
     with mustered(folder, str(task.number), tasks, gather_s, out.print):
-        code = launch_local(placed, console=out, unattended=True)
+        code = launch_local(placed, console=out, job=task.job)
     if task.number != int(FIRST):
         outlive_script(task.job, folder, out.print)
     return code

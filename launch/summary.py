@@ -59,18 +59,21 @@ class CenterSummary:
 
     @property
     def verdict(self) -> Verdict | None:
-        """Which of the two intervals lies above the other, if they are apart at all."""
-        if self.alone is None or self.federated is None:
-            return None
-        bounds = (self.alone.low, self.alone.high, self.federated.low, self.federated.high)
-        alone_low, alone_high, federated_low, federated_high = bounds
-        if alone_low is None or alone_high is None:
-            return None
-        if federated_low is None or federated_high is None:
-            return None
-        if federated_low > alone_high:
-            return "federated"
-        return "alone" if alone_low > federated_high else "overlap"
+        """See ``verdict_of``."""
+        return verdict_of(self.alone, self.federated)
+
+
+def verdict_of(alone: Auroc | None, federated: Auroc | None) -> Verdict | None:
+    """Which of the two intervals lies above the other, if they are apart at all."""
+    if alone is None or federated is None:
+        return None
+    if alone.low is None or alone.high is None:
+        return None
+    if federated.low is None or federated.high is None:
+        return None
+    if federated.low > alone.high:
+        return "federated"
+    return "alone" if alone.low > federated.high else "overlap"
 
 
 def summarize(layout: FederationLayout) -> list[CenterSummary]:

@@ -9,6 +9,7 @@ need() { # PROGRAM PACKAGE...
 }
 need mosquitto mosquitto mosquitto-clients
 need openssl openssl
+need chromium chromium
 for program in munged slurmctld slurmd sbatch; do
     need "$program" munge slurm-wlm slurmctld slurmd slurm-client slurm-wlm-basic-plugins
 done

@@ -44,15 +44,14 @@ class Filter:
 
 def show_all(state_dir: Path, wanted: Filter, last: int | None, as_json: bool) -> None:
     """Print all wanted lines, or the newest ``last`` of them."""
-    lines = (line for path in log_files(state_dir) for line in _lines_of(path))
-    entries: Iterable[Entry] = filter(wanted.wants, map(parse, lines))
+    found: Iterable[Entry] = filter(wanted.wants, entries(state_dir))
     if last is not None:
-        entries = deque(entries, maxlen=last)
+        found = deque(found, maxlen=last)
     if as_json:
-        typer.echo(to_json({"log": list(entries)}))
+        typer.echo(to_json({"log": list(found)}))
         return
     empty = True
-    for entry in entries:
+    for entry in found:
         typer.echo(render(entry))
         empty = False
     if empty:
@@ -80,15 +79,19 @@ class Follower:
 
     def step(self) -> None:
         """Print what is new."""
+        for entry in self.new():
+            typer.echo(to_json(entry, indent=None) if self._as_json else render(entry))
+
+    def new(self) -> list[Entry]:
+        """What has come since the last call; at the first one also what was there before."""
         lines = [line for path in self._older for line in _lines_of(path)]
         self._older = []
         lines += self._new_lines()
-        entries: Iterable[Entry] = filter(self._wanted.wants, map(parse, lines))
+        found: Iterable[Entry] = filter(self._wanted.wants, map(parse, lines))
         if self._last is not None:
-            entries = deque(entries, maxlen=self._last)
+            found = deque(found, maxlen=self._last)
             self._last = None
-        for entry in entries:
-            typer.echo(to_json(entry, indent=None) if self._as_json else render(entry))
+        return list(found)
 
     def _new_lines(self) -> Iterator[str]:
         """Whole lines only: the daemon may be in the middle of writing one."""
@@ -113,6 +116,11 @@ class Follower:
         except FileNotFoundError:
             return False
         return not os.path.samestat(named, os.fstat(self._file.fileno()))
+
+
+def entries(state_dir: Path) -> Iterator[Entry]:
+    """All logged entries, oldest first; ``StoreError`` if there is no log."""
+    return (parse(line) for path in log_files(state_dir) for line in _lines_of(path))
 
 
 def log_files(state_dir: Path) -> list[Path]:

@@ -1,0 +1,1 @@
+"""Looking at a whole federation, whether it runs, has finished or is half dead."""
