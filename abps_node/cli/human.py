@@ -20,7 +20,12 @@ if TYPE_CHECKING:
 
 WIDTH_WITHOUT_TERMINAL: Final = 100
 MISSING: Final = "–"
-_METRICS: Final = {"brier": "1 − brier", "logloss": "−log-loss"}
+_METRICS: Final = {
+    "brier": "1 − brier",
+    "logloss": "−log-loss",
+    "mae-gain": "1 − mae/median's",
+    "mean": "mean over objectives",
+}
 """Those whose recorded value, for which more is better, is not the plain score."""
 _UNBOUNDED: Final = 10_000
 

@@ -59,7 +59,22 @@ def status(path: Where, as_json: Json = False) -> None:
 
 
 def rounds(
-    path: Where, last: Last = None, follow: Follow = False, as_json: JsonLines = False
+    path: Where,
+    last: Last = None,
+    follow: Follow = False,
+    as_json: JsonLines = False,
+    objectives: Annotated[
+        bool,
+        typer.Option(
+            "--objectives", help="the center's own objectives instead: loss, conflict, μ*"
+        ),
+    ] = False,
+    plot: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="draw the conflict between objectives over rounds (.png, .svg)"
+        ),
+    ] = None,
 ) -> None:
     """One line a round: partners with their credit, utility, proposals, seconds, bytes.
 
@@ -68,10 +83,13 @@ def rounds(
     from abps_node.cli import read_rounds
 
     reader = _reader(path)
-    if not follow:
-        read_rounds.show_all(reader, last, as_json)
+    if plot is not None:
+        read_rounds.draw(reader, last, plot)
         return
-    follower = read_rounds.Follower(reader, last, as_json)
+    if not follow:
+        read_rounds.show_all(reader, last, as_json, objectives)
+        return
+    follower = read_rounds.Follower(reader, last, as_json, objectives)
     _until_the_end(reader, follower.step)
 
 

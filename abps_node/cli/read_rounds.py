@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import typer
 
+from abps_node.cli import read_objectives
 from abps_node.cli.human import console, number, plain, signed, size, to_json, utc
 from abps_node.store.reader import Reader
 from abps_node.store.views import RoundEntry
@@ -21,8 +24,8 @@ _GLUE = "\N{NO-BREAK SPACE}"
 NOTHING = "No round is committed yet."
 
 
-def show_all(reader: Reader, last: int | None, as_json: bool) -> None:
-    """Print the newest ``last`` rounds, or all."""
+def show_all(reader: Reader, last: int | None, as_json: bool, objectives: bool = False) -> None:
+    """Print the newest ``last`` rounds, or all; with ``objectives`` how those stood."""
     entries = reader.rounds(limit=last)
     if as_json:
         center = reader.status().center
@@ -30,20 +33,38 @@ def show_all(reader: Reader, last: int | None, as_json: bool) -> None:
     elif not entries:
         typer.echo(NOTHING)
     else:
-        width = console().width
-        typer.echo("\n".join([header(width), *(line(entry.record, width) for entry in entries)]))
+        head, each = _form(objectives)
+        typer.echo("\n".join([head, *(each(entry.record) for entry in entries)]))
+
+
+def draw(reader: Reader, last: int | None, path: Path) -> None:
+    """Draw the conflict between objectives over these rounds."""
+    records = [entry.record for entry in reader.rounds(limit=last)]
+    read_objectives.plot(reader.status().center, records, path)
+    typer.echo(f"{path}: {len(records)} rounds")
+
+
+def _form(objectives: bool) -> tuple[str, Callable[[RoundRecord], str]]:
+    """Header, and how a round is written."""
+    if objectives:
+        return read_objectives.header(), read_objectives.lines
+    width = console().width
+    return header(width), lambda record: line(record, width)
 
 
 class Follower:
     """Prints each round once, as soon as it is committed."""
 
-    def __init__(self, reader: Reader, last: int | None, as_json: bool) -> None:
+    def __init__(
+        self, reader: Reader, last: int | None, as_json: bool, objectives: bool = False
+    ) -> None:
         self._reader = reader
         self._last = last
         self._as_json = as_json
         self._shown = 0
+        self._objectives = objectives
         if not as_json:
-            typer.echo(header(console().width))
+            typer.echo(_form(objectives)[0])
 
     def step(self) -> None:
         """Print what is new."""
@@ -51,7 +72,7 @@ class Follower:
             if self._as_json:
                 typer.echo(to_json(document(entry), indent=None))
             else:
-                typer.echo(line(entry.record, console().width))
+                typer.echo(_form(self._objectives)[1](entry.record))
             self._shown = entry.record.round
         # The limit is for what was there before; of what comes nothing is left out.
         self._last = None

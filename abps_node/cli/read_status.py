@@ -126,7 +126,35 @@ def _validation(status: Status) -> str:
 
 
 def _tests(status: Status) -> list[tuple[str, str]]:
-    return [(f"test {name}", _test(report)) for name, report in status.reports.items()]
+    found: list[tuple[str, str]] = []
+    for name, report in status.reports.items():
+        if "objectives" not in report:
+            found.append((f"test {name}", _test(report)))
+            continue
+        for objective, values in report["objectives"].items():
+            text = _duration(values) if "mae" in values else _test(values)
+            found.append((f"test {name}, {objective}", text))
+        if "kept" in report:
+            found.append((f"{name} kept", _tuning(report)))
+    return found
+
+
+def _duration(values: dict[str, Any]) -> str:
+    low, high = number(values["mae_low"], 2), number(values["mae_high"], 2)
+    rows, median = count(values["rows"], "row"), number(values["mae_of_median"], 2)
+    return (
+        f"mean error {number(values['mae'], 2)} days, 95 % {low} to {high} ({rows}); "
+        f"{median} for always saying the training median"
+    )
+
+
+def _tuning(report: dict[str, Any]) -> str:
+    reached = " → ".join(number(report[f"validation_{when}"], 4) for when in ("before", "after"))
+    end = "stationary" if report["stationary"] else "its budget"
+    return (
+        f"the model {report['kept']} fine-tuning; validation {reached} in "
+        f"{count(report['epochs'], 'epoch')}, ended by {end}"
+    )
 
 
 def _test(report: dict[str, Any]) -> str:

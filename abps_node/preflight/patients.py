@@ -14,6 +14,7 @@ from abps_node.data import CenterData, DataReport, SplitCounts, load_with_patien
 from abps_node.errors import StoreError
 from abps_node.preflight.columns import check_columns, near_spelling
 from abps_node.preflight.finding import Finding, ok, problem, warning
+from abps_node.preflight.objectives import check_objectives
 from abps_node.preflight.values import check_values
 from abps_node.store.patients import require_same
 from abps_node.store.reader import Reader
@@ -42,7 +43,10 @@ def check_patients(config: CenterConfig) -> Iterator[Finding]:
     yield from _constant(report)
     yield from _dates(report)
     yield from _classes(report)
-    yield _utility(contract, report)
+    if config.aims is None or data.objectives is None:
+        yield _utility(contract, report)
+    else:
+        yield from check_objectives(config.aims, data.objectives)
     yield _batches(contract, report)
     yield _card(contract, data)
     yield from _same_as_before(config, data)
