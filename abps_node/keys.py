@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import struct
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -32,8 +33,16 @@ class KeyPair:
     secret: str = field(repr=False)
 
 
+@lru_cache(maxsize=4096)
 def is_public_key(text: str) -> bool:
-    """Whether the text is the z85 form of 32 bytes, as CURVE keys are."""
+    """Whether the text is the z85 form of 32 bytes, as CURVE keys are.
+
+    Remembered, since every center checks the whole roster; so nothing secret may be asked here.
+    """
+    return _is_key(text)
+
+
+def _is_key(text: str) -> bool:
     if len(text) != _KEY_CHARACTERS:
         return False
     try:
@@ -101,7 +110,7 @@ def _only_key(path: Path, content: bytes) -> str:
     # What was found is never quoted: it may be most of a secret.
     if len(keys) != 1:
         raise KeyFileError(f"{path}: found {len(keys)} lines with content, allowed: exactly one")
-    if not is_public_key(keys[0]):
+    if not _is_key(keys[0]):
         raise KeyFileError(
             f"{path}: found a line of {len(keys[0])} characters that is no key, "
             "allowed: 40 characters of z85"

@@ -12,6 +12,7 @@ import ctypes
 import gc
 import os
 import sys
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,6 +32,8 @@ _ENVIRONMENT: Final = {
     "JE_ARROW_MALLOC_CONF": "background_thread:false",
 }
 _M_ARENA_MAX: Final = -8
+_HOLES: Final = (*(2**power for power in range(17, 9, -1)), *range(1008, 23, -16))
+"""Sizes of free blocks (bytes), largest first, up to where every size has a list of its own."""
 _ROWS: Final = 200
 _THREADS: Final = Path("/proc/self/task")
 
@@ -55,7 +58,8 @@ def warm_up(contract: Contract) -> None:
 
     torch.set_num_threads(1)
     _throw_away_round(contract)
-    from abps_node import daemon  # noqa: F401 - what the children run
+    from abps_node import daemon, logs  # noqa: F401 - what the children run
+    from abps_node.cli import run  # noqa: F401
     from abps_node.discovery import directory  # noqa: F401
 
     threads = _count_threads()
@@ -66,15 +70,20 @@ def warm_up(contract: Contract) -> None:
         )
     gc.collect()
     gc.freeze()
+    _fill_holes()
 
 
 def _throw_away_round(contract: Contract) -> None:
     """Reading, a local step, a merge, a report: all lazy imports happen here."""
-    from abps_node.data import column_names, prepare_center, read_patients, table_in_memory
+    import pyarrow.parquet
+
+    from abps_node.data import load_center
     from abps_node.learning import Learner
 
-    table = table_in_memory(_made_up(contract), column_names(contract.data), "made-up patients")
-    data = prepare_center(contract, "template", read_patients(contract.data, table))
+    with tempfile.TemporaryDirectory() as folder:
+        patients = Path(folder) / "made-up.parquet"
+        pyarrow.parquet.write_table(_made_up(contract), patients)
+        data = load_center(contract, "template", patients)
     learner = Learner(contract, data, seed=0)
     trunk = learner.train(1).trunk
     learner.merge(1, {"partner": trunk}, {"partner": 0.5}, [frozenset(), frozenset({"partner"})])
@@ -109,6 +118,26 @@ def _one_arena() -> None:
         mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
         if mallopt is not None:
             mallopt(_M_ARENA_MAX, 1)
+
+
+def _fill_holes() -> None:
+    """Use up what is free between the blocks of the heap, for good.
+
+    Every child would put its first objects there, and copy a whole page for a few bytes each time:
+    3 MiB a center. What it finds instead is the end of the heap, where pages are its own anyway.
+    """
+    libc = ctypes.CDLL(None)
+    if sys.platform != "linux" or not hasattr(libc, "malloc_trim"):
+        return
+    libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, (ctypes.c_size_t,)
+    libc.free.argtypes = (ctypes.c_void_p,)
+    libc.sbrk.restype, libc.sbrk.argtypes = ctypes.c_void_p, (ctypes.c_ssize_t,)
+    libc.malloc_trim(0)
+    end = libc.sbrk(0) - 2 * os.sysconf("SC_PAGE_SIZE")  # trimmed, so nearly all below is in use
+    for size in _HOLES:
+        while (block := libc.malloc(size)) and block < end:
+            pass
+        libc.free(block)
 
 
 def _count_threads() -> int:

@@ -113,7 +113,7 @@ class Peers:
 
     pacing: Pacing
     by_id: dict[str, Peer] = field(default_factory=dict)
-    _ordered: list[Peer] = field(default_factory=list)
+    _ordered: list[Peer] | None = None
 
     def add(self, peer_id: str) -> Peer:
         """A member joins the roster."""
@@ -123,7 +123,7 @@ class Peers:
                 bucket=TokenBucket(self.pacing.messages_per_s, 2 * self.pacing.messages_per_s),
                 probe=Backoff(min(1.0, self.pacing.negotiation_s), LONGEST_PROBE_S),
             )
-            self._ordered = [self.by_id[key] for key in sorted(self.by_id)]
+            self._ordered = None
         return self.by_id[peer_id]
 
     def __getitem__(self, peer_id: str) -> Peer:
@@ -131,6 +131,8 @@ class Peers:
 
     def all(self) -> list[Peer]:
         """All peers in order of their id, so that dictionary order never matters."""
+        if self._ordered is None:
+            self._ordered = [self.by_id[key] for key in sorted(self.by_id)]
         return self._ordered
 
     def compatible(self) -> list[Peer]:

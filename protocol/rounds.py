@@ -334,12 +334,13 @@ def linger(center: Center) -> None:
     for peer in center.peers.all():
         unsettled = peer.id in lacking
         waited_for = everybody or unsettled
+        if not (peer.met or waited_for):
+            continue  # most of a large federation: this comes first
         seen = max(peer.last_heard, center.phase_started if waited_for else 0.0)
         if peer.refused is not None or center.now - seen >= wait:
             continue
-        if not peer.met and not waited_for:
-            continue
-        ask_unsettled(center, peer)
+        if unsettled:
+            ask_unsettled(center, peer)
         if peer.met and not unsettled and not peer.told_satisfied:
             say_goodbye(center, peer)
         busy = busy or unsettled or not peer.satisfied
