@@ -153,7 +153,7 @@ def _judge(
     belief = beliefs.get(judge, {}).get(center)
     if reason != "belief" or belief is None:
         return judge
-    return f"{judge} (mean {number(belief.mean)} of n {belief.n})"
+    return f"{judge} (mean {number(belief.mean)}, n {belief.n})"
 
 
 # By round ----------------------------------------------------------------------------------------

@@ -162,10 +162,7 @@ def _validation(found: Gathered) -> str:
         if figure is not None:
             title = f"Validation {metric_name(metric)} over the rounds"
             words = f"A thin line for each of {count(len(names), 'center')}, a thick median."
-            caption = (
-                f"{metric_name(metric)} of {count(len(names), 'center')}; the median is over those "
-                "that committed the round, for centers stop at different rounds."
-            )
+            caption = f"{metric_name(metric)} of {count(len(names), 'center')}."
             parts.append(picture(inline(figure, f"rounds{place}", title, words), caption))
     if len(metrics) > 1:
         parts.append(

@@ -70,7 +70,7 @@ def test_who_rejects_is_named_with_what_it_believes(tmp_path: Path) -> None:
     assert (why.center, why.cause, why.rounds, why.last) == ("victim", RestCause.MIXED, 1, 1)
     assert why.explanation == "2 attempts: 1 belief, 1 filter"
     assert why.others == (
-        "rejected by the belief of judge (mean 0.367 of n 1); rejected by the filter of picky"
+        "rejected by the belief of judge (mean 0.367, n 1); rejected by the filter of picky"
     )
 
 
