@@ -162,6 +162,42 @@ def test_a_cancelled_job_leaves_whole_rounds_and_is_submitted_again(
     check_whole_rounds(layout)
 
 
+def test_stop_cancels_the_job_however_it_was_submitted(tmp_path: Path, cluster: Cluster) -> None:
+    layout = federation(tmp_path / "fed", 4, rounds=500)
+    by_command = submit(layout, "--nodes", "2")
+    reach(layout, 2)
+    check_stopped(layout, cluster, by_command)
+    program = Path(sys.executable).with_name("abps")
+    by_hand = cluster.sbatch(
+        "--nodes=2",
+        f"--export=ALL,ABPS={program}",
+        f"--output={tmp_path}/job.txt",
+        str(PLAIN),
+        str(layout.directory),
+        "--interface",
+        "lo",
+    )
+    wait_until(
+        lambda: every(layout, lambda status: status.incarnation == 2 and status.phase_round > 0),
+        UP_S,
+        "not every center goes on",
+    )
+    check_stopped(layout, cluster, by_hand)
+    assert abps("launch", "stop", layout.directory).out == "Nothing of this federation runs here.\n"
+
+
+def check_stopped(layout: FederationLayout, cluster: Cluster, job: str) -> None:
+    """`abps launch stop` ends the job, and every center says goodbye."""
+    outcome = abps("launch", "stop", layout.directory)
+    assert outcome.code == 0, outcome.out
+    assert outcome.out.splitlines() == [
+        f"job {job}: cancelled, was RUNNING",
+        "4 centers were running; now: 4 stopped",
+    ]
+    assert cluster.state(job) == "CANCELLED"
+    check_whole_rounds(layout)
+
+
 def test_before_the_time_limit_all_say_goodbye(tmp_path: Path, cluster: Cluster) -> None:
     layout = federation(tmp_path / "fed", 4, rounds=500)
     job = submit(layout, "--nodes", "2")
