@@ -92,13 +92,16 @@ def _schema_text(schema: Path, shared: Path) -> str:
     """The draft as it stands, comments and all, once it is known to be complete."""
     if shared.exists():
         raise ConfigError(
-            f"--schema: {shared} exists already, allowed: a new folder; or put the text of {schema} "
-            "in the place of its [contract.data]"
+            f"--schema: {shared} exists already, allowed: a new folder; or put the text of "
+            f"{schema} in the place of its [contract.data]"
         )
     tables = read_toml(schema)
     contract = tables.get("contract")
     if set(tables) != {"contract"} or not isinstance(contract, dict) or set(contract) != {"data"}:
-        raise ConfigError(f"{schema}: allowed: [contract.data] alone, as `abps schema infer` writes")
+        raise ConfigError(
+            f"{schema}: found {sorted(tables)}, allowed: [contract.data] alone, as `abps schema "
+            "infer` writes"
+        )
     model, problems = checked(Data, contract["data"], schema)
     if model is None:
         raise ConfigError("\n".join(problems))

@@ -65,7 +65,7 @@ def export_model(config: CenterConfig, which: Which) -> Export:
             f"that of {config.federation.path}, {contract.digest()[:12]}"
         )
     model = load_model(config.state_dir, which)
-    data, patients = load_with_patients(contract, config.id, config.data)
+    data, patients = load_with_patients(contract, config.id, config.data, config.aims)
     stored = reader.patients()
     if stored is not None and data.fingerprint is not None:
         require_same(reader.path, stored, data.fingerprint)

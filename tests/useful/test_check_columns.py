@@ -53,7 +53,7 @@ def found(tmp_path: Path, *changes: dict[str, str], drop: str = "") -> list[Find
 @pytest.mark.parametrize(
     ("column", "cells", "finding", "fix"),
     [
-        ("age", ["1,5", "2,5"], "'1,5' (1), '2,5' (1) in 2 of 12 rows, first in row 2", "with a point"),
+        ("age", ["1,5", "2,5"], "'1,5' (1), '2,5' (1) in 2 of 12 rows, first in row 2", "a point"),
         ("age", ["2020-01-02"], "allowed: a number", "a date is no number"),
         ("age", ["1,234.5"], "found '1,234.5'", "without separators of thousands"),
         ("age", ["> 89"], "found '> 89'", "the limit itself"),
