@@ -73,6 +73,12 @@ def load_model(state_dir: Path, which: Which) -> TrainedModel:
         except StoreError:
             if attempt == _TRIES - 1 or reader.model(which) == found:
                 raise
+    if "objectives" in fitted:
+        names = ", ".join(each["name"] for each in fitted["objectives"])
+        raise StoreError(
+            f"{state_dir / 'models' / ref.name}: found a model with a head for each of {names}, "
+            "allowed here: one that answers the contract's label alone (docs/objectives.md)"
+        )
     contract = reader.contract
     encoder = Encoder.from_dict(fitted)
     mlp = Mlp(

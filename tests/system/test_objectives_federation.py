@@ -6,52 +6,22 @@ good for women as for men; each has columns that no other has. They federate all
 
 from __future__ import annotations
 
-import importlib.util
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 
 from abps_node.config import CenterConfig, load_center_config
 from abps_node.exits import ExitCode
 from abps_node.store.reader import Reader
 from launch.layout import FederationLayout, write_federation
-from protocol.contract import Contract
 from tests.support.center_processes import CenterProcesses
+from tests.support.rhc_objectives import AIMS, PRIVATE, ROUNDS, contract, features, units, with_stay
 from tests.support.soundness import check_state, disagreements, records
-from tests.support.wards import PACING, edit_toml
+from tests.support.wards import edit_toml
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
-
-RHC = Path(__file__).parents[2] / "examples" / "rhc"
-ROUNDS = 4
-PRIVATE = {
-    "chf": ["weight", "urine_output"],
-    "coma": ["coma_score"],
-    "copd": ["pao2_fio2", "paco2", "arterial_ph"],
-    "cirrhosis": ["bilirubin", "albumin"],
-}
-MORTALITY = {"name": "mortality", "kind": "bce", "column": "death_30d"}
-STAY = {"name": "stay", "kind": "huber-log", "column": "made_stay"}
-ALARM = {"name": "alarm", "kind": "sensitivity", "column": "death_30d", "false_negative_cost": 4.0}
-FAIR = {"name": "fair", "kind": "fairness", "column": "death_30d", "group": "sex"}
-AIMS: dict[str, dict[str, Any]] = {
-    "chf": {"objective": [MORTALITY]},
-    "coma": {"objective": [STAY], "local_step": "plain"},
-    "copd": {
-        "objective": [MORTALITY, STAY, ALARM],
-        "gradient_normalization": "unit",
-        "private_features": "stage2",
-        "stage2": {"epochs": 3},
-    },
-    "cirrhosis": {"objective": [FAIR, STAY], "local_step": "weighted"},
-}
 
 
 @pytest.fixture
@@ -61,58 +31,11 @@ def processes() -> Iterator[CenterProcesses]:
     started.close()
 
 
-@pytest.fixture(scope="module")
-def prepare() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("rhc_prepare", RHC / "prepare.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def contract(kind: str, min_peers: int) -> Contract:
-    """Common features are those that no center keeps for itself."""
-    values = tomllib.loads((RHC / "contract.toml").read_text(encoding="utf-8"))
-    kept = {name for names in PRIVATE.values() for name in names}
-    data = values["data"]
-    data["features"] = [each for each in data["features"] if each["name"] not in kept]
-    fedcare = kind == "fedcare"
-    return Contract.model_validate(
-        {
-            "name": "rhc with objectives",
-            "data": data,
-            "model": {"kind": kind, **({"hidden": [32, 32, 16]} if fedcare else {})},
-            "policy": {
-                "rounds": ROUNDS,
-                "kappa": 2,
-                "epsilon": 0.0,
-                "head_layers": 3 if fedcare else 1,
-            },
-            "pacing": {**PACING, "min_peers": min_peers},
-        }
-    )
-
-
-def with_stay(table: pa.Table, seed: int) -> pa.Table:
-    """The file has no length of stay; this one is made of a score, with a few left out."""
-    score = pc.fill_null(table["apache3_score"].cast(pa.float64()), 50.0).to_numpy()
-    rng = np.random.default_rng(seed)
-    days = np.round(np.exp(score / 60.0 + rng.normal(0.5, 0.4, score.size)), 1)
-    missing = rng.random(score.size) < 0.05
-    return table.append_column("made_stay", pa.array(days, mask=missing))
-
-
-def federation(
-    directory: Path, prepare: ModuleType, kind: str, names: list[str]
-) -> FederationLayout:
-    tables = prepare.split_by_unit(prepare.read_table())
-    chosen = {name: with_stay(tables[name], seed) for seed, name in enumerate(names)}
+def federation(directory: Path, kind: str, names: list[str]) -> FederationLayout:
+    chosen = {name: with_stay(units()[name], seed) for seed, name in enumerate(names)}
     agreed = contract(kind, min_peers=len(names) - 1)
     layout = write_federation(directory, agreed, chosen, compare_alone=False)
-    features = tomllib.loads((RHC / "contract.toml").read_text(encoding="utf-8"))["data"][
-        "features"
-    ]
-    by_name = {each["name"]: each for each in features}
+    by_name = features()
     centers = []
     for center in layout.centers:
         own = {**AIMS[center.id], "private": [by_name[name] for name in PRIVATE[center.id]]}
@@ -126,9 +49,9 @@ def federation(
     [("mlp", ["chf", "coma", "copd", "cirrhosis"]), ("fedcare", ["coma", "copd"])],
 )
 def test_different_wishes_and_columns_federate(
-    tmp_path: Path, processes: CenterProcesses, prepare: ModuleType, kind: str, names: list[str]
+    tmp_path: Path, processes: CenterProcesses, kind: str, names: list[str]
 ) -> None:
-    layout = federation(tmp_path / "f", prepare, kind, names)
+    layout = federation(tmp_path / "f", kind, names)
     started = processes.start_all(layout.centers)
     for process in started:
         assert process.wait_for_end() == ExitCode.OK, process.said()[-2000:]
