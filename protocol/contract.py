@@ -38,7 +38,8 @@ class Feature(Strict):
 
     name: ColumnName = Field(description="column of the table, exactly as written there")
     kind: Literal["continuous", "binary", "categorical"] = Field(
-        description="continuous: a number; binary: 0/1 (or two `levels`, the second being 1); "
+        description="continuous: a number; binary: 0/1, true/false or yes/no (or two `levels`, "
+        "the second being 1); "
         "categorical: one of `levels`, one-hot encoded plus one column for «other»"
     )
     levels: list[str] | None = Field(
@@ -90,7 +91,7 @@ class Card(Strict):
 class Data(Strict):
     """The table that every center brings: columns, label, grouping."""
 
-    label: ColumnName = Field(description="0/1 column, the outcome")
+    label: ColumnName = Field(description="the outcome: a column of 0/1, true/false or yes/no")
     group: ColumnName | None = Field(
         default=None, description="patient column; all rows of a patient fall into one split"
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -245,8 +245,8 @@ def read_header(path: Path) -> list[str]:
     with _readable(path) as parquet:
         if parquet:
             return list(pq.read_schema(pa.BufferReader(path.read_bytes())).names)
-        with pacsv.open_csv(str(path), pacsv.ReadOptions(use_threads=False)) as reader:
-            return list(reader.schema.names)
+        parse = _parse_options(lambda _: None)  # whoever reads the rows names those
+        return _csv_names(path, pacsv.ReadOptions(use_threads=False), parse)
 
 
 def read_all_columns(path: Path) -> list[tuple[str, Table]]:
@@ -283,19 +283,27 @@ def _checked(
     return Table(source, table.num_rows, columns, ignored, first_row)
 
 
+def _parse_options(on_broken: Callable[[pacsv.InvalidRow], None]) -> pacsv.ParseOptions:
+    """Rows with too few or too many cells are handed over, and left out."""
+
+    def skip(row: pacsv.InvalidRow) -> str:
+        on_broken(row)
+        return "skip"
+
+    return pacsv.ParseOptions(newlines_in_values=True, invalid_row_handler=skip)
+
+
+def _csv_names(path: Path, read: Any, parse: Any) -> list[str]:
+    with pacsv.open_csv(str(path), read_options=read, parse_options=parse) as reader:
+        return list(reader.schema.names)
+
+
 def _read_csv(path: Path, names: Sequence[str] | None) -> tuple[list[str], Any]:
     # Everything as text: what a column means is the contract's business, not that of guessing.
     # One thread, since only then does pyarrow know the row of a malformed line.
     broken: list[pacsv.InvalidRow] = []
-
-    def remember(row: pacsv.InvalidRow) -> str:
-        broken.append(row)
-        return "skip"
-
-    parse = pacsv.ParseOptions(newlines_in_values=True, invalid_row_handler=remember)
-    read = pacsv.ReadOptions(use_threads=False)
-    with pacsv.open_csv(str(path), read_options=read, parse_options=parse) as reader:
-        present = list(reader.schema.names)
+    parse, read = _parse_options(broken.append), pacsv.ReadOptions(use_threads=False)
+    present = _csv_names(path, read, parse)
     if names is not None:
         _require_columns(path, present, names)
     elif separator := _other_separator(present):

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from abps_node.errors import DataError
 from abps_node.preflight import Finding
 from abps_node.preflight.columns import check_columns
 from abps_node.preflight.values import coded_missing, far_away
@@ -112,6 +113,15 @@ def test_names_are_explained(tmp_path: Path, header: str, finding: str, fix: str
     path.write_text(f"{header}\n{line}\n", encoding="utf-8")
     (found,) = check_columns(SCHEMA, path)
     assert finding in found.finding and fix in found.fix
+
+
+def test_a_broken_line_is_named_without_its_cells(tmp_path: Path) -> None:
+    path = tmp_path / "patients.csv"
+    write_rows(path, [GOOD] * 3)
+    path.write_text(path.read_text(encoding="utf-8") + "secret-47,1\n", encoding="utf-8")
+    with pytest.raises(DataError, match="row 5: found 2 cells, allowed: 7") as caught:
+        check_columns(SCHEMA, path)
+    assert "secret-47" not in str(caught.value)
 
 
 def test_types_of_parquet_are_explained(tmp_path: Path) -> None:
