@@ -52,7 +52,7 @@ class ExitCode(IntEnum):
     SUPERSEDED = (
         15,
         "a newer copy of this center runs; this one ended itself",
-        "do not restart this one",
+        "do not restart this one; if no other copy runs, `abps repair`",
     )
     REFUSED = (
         16,

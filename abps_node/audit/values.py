@@ -30,6 +30,8 @@ import protocol
 BLOB_BYTES: Final = 512
 """What is at least so long is a blob."""
 
+_TEXT: Final = "surrogatepass"
+
 ToBlob = Callable[[bytes], bytes]
 """Bytes to the name under which they are kept."""
 FromBlob = Callable[[bytes], bytes]
@@ -96,7 +98,8 @@ class Packer:
     def pack(self, value: object) -> bytes:
         """The bytes of a value; ``UnknownValue`` if a part of it is foreign."""
         self._known.clear()
-        packed: bytes = msgpack.packb(self.plain(value))
+        # Surrogates may stand in texts about file names, and are no reason to stop a center.
+        packed: bytes = msgpack.packb(self.plain(value), unicode_errors=_TEXT)
         return packed
 
     def plain(self, value: Any) -> Any:
@@ -131,7 +134,9 @@ class Packer:
         return [self.plain(part) for pair in value.items() for part in pair]
 
     def _sorted(self, value: set[Any] | frozenset[Any]) -> list[Any]:
-        return sorted(map(self.plain, value), key=msgpack.packb)
+        return sorted(
+            map(self.plain, value), key=lambda item: msgpack.packb(item, unicode_errors=_TEXT)
+        )
 
     def _bytes(self, value: bytes) -> Any:
         return value if len(value) < BLOB_BYTES else ["b", self._blob(value)]
@@ -151,7 +156,7 @@ class Unpacker:
         """The value again; ``UnknownValue`` for bytes that no ``Packer`` has made."""
         self._known.clear()
         try:
-            return self.value(msgpack.unpackb(packed, strict_map_key=False))
+            return self.value(msgpack.unpackb(packed, strict_map_key=False, unicode_errors=_TEXT))
         except (ValueError, TypeError, KeyError, IndexError, msgpack.UnpackException) as error:
             raise UnknownValue(f"{type(error).__name__}: {error}") from error
 

@@ -134,8 +134,8 @@ def show_totals(found: list[dict[str, Any]], console: Console) -> None:
         console.print(NOTHING)
         return
     table = Table(box=None, pad_edge=False)
-    for name in ("to", "what"):
-        table.add_column(name)
+    table.add_column("to", overflow="fold")
+    table.add_column("what")
     for name in ("messages", "bytes", "not sent", "different trunks"):
         table.add_column(name, justify="right")
     for entry in found:

@@ -16,13 +16,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from abps_node.audit.chain import GENESIS, files_of, parse, seal, split, tail_of
+from abps_node.audit.chain import GENESIS, files_of, newest_start, parse, seal, split, tail_of
 from abps_node.audit.opening import open_record
 from abps_node.audit.outbound import OutboundRecord
 from abps_node.audit.verify import Verdict, knows, verify
 from abps_node.errors import DiskFull, StoreError
+from abps_node.exits import ExitCode
 from abps_node.store import Store
 from protocol.messages import CardMessage, Hello, Ping, Propose, SessionId, Weights
+from tests.support.command_line import abps
 from tests.support.records import make_contract
 
 CONTRACT = make_contract()
@@ -286,8 +288,6 @@ def test_a_start_that_finds_lines_missing_says_so(
 
 
 def test_a_state_that_was_restored_alone_takes_no_number_twice(tmp_path: Path) -> None:
-    from abps_node.audit.chain import newest_start
-
     write(tmp_path, starts=1)
     old = (tmp_path / "state.sqlite").read_bytes()
     with OutboundRecord(tmp_path, "here", 2, CONTRACT.digest()) as record:
@@ -355,3 +355,39 @@ def test_every_line_is_json_for_everybody(whole: Path) -> None:
 
 def test_a_verdict_of_nothing(tmp_path: Path) -> None:
     assert verify(tmp_path) == Verdict()
+
+
+def test_the_command_lists_filters_and_sums_up(whole: Path) -> None:
+    everything = json.loads(abps("outbound", whole, "--json").out)["outbound"]
+    assert len(everything) == 3 * SEVERAL
+    assert all(line["sent"] and line["what"] == "propose" for line in everything)
+    listed = abps("outbound", whole, "--peer", "there").out.splitlines()
+    assert len(listed) == 3 * SEVERAL
+    assert f"session={PROPOSAL} round=1" in listed[0] and "101 B" in listed[0]
+    for nothing in (["--peer", "nobody"], ["--kind", "hello"], ["--since", "2999-01-01"]):
+        assert abps("outbound", whole, *nothing).out == "nothing of the kind has left this center\n"
+    summary = abps("outbound", whole, "--summary").out
+    assert "there" in summary and "1.5 kB" in summary
+    (total,) = json.loads(abps("outbound", whole, "--summary", "--json").out)["outbound"]
+    assert (total["messages"], total["bytes"], total["not_sent"]) == (15, 3 * 515, 0)
+
+
+def test_the_command_says_what_is_not_sent(tmp_path: Path) -> None:
+    with OutboundRecord(tmp_path, "here", 1, "c" * 64) as record:
+        record.undelivered(record.message("there", Ping(1), 20), "no-address")
+        record.message("there", Ping(1), 20)
+    (tmp_path / "log.jsonl").touch()
+    first, second = abps("outbound", tmp_path).out.splitlines()
+    assert "not sent (no-address)" in first and "not sent" not in second
+    assert "1 start" in abps("outbound", tmp_path, "--verify").out
+
+
+def test_the_command_verifies(whole: Path, tmp_path: Path) -> None:
+    head = verify(whole).head
+    assert head is not None
+    good = abps("outbound", whole, "--verify", "--noted", head.hash)
+    assert good.code == ExitCode.OK and head.hash in good.out
+    unknown = abps("outbound", whole, "--verify", "--noted", "0" * 64, "--json")
+    assert unknown.code == ExitCode.BROKEN_RECORD
+    assert json.loads(unknown.out)["noted_is_there"] is False
+    assert abps("outbound", whole, "--noted", head.hash).code == ExitCode.USAGE

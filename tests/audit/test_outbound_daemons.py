@@ -67,3 +67,21 @@ def check_cards(center: CenterConfig) -> None:
     assert told[0]["what"] == "card" and told[-1]["what"] == "card-removed"
     assert json.loads(told[0]["told"])["id"] == center.id
     assert {"propose", "accept", "weights"} & {line["what"] for line in found}
+
+
+def test_what_went_out_before_a_kill_is_on_record(
+    tmp_path: Path, processes: CenterProcesses
+) -> None:
+    """SIGKILL right after a trunk was handed to the socket."""
+    agreed = ward_contract({"rounds": ROUNDS}, {"linger_s": 5.0})
+    amber, crow = ward_federation(tmp_path / "f", ["amber", "crow"], agreed).centers
+    processes.start(crow)
+    killed = processes.start(amber, "--die-at", "weights", "--in-round", "2")
+    assert killed.wait_for_end() == -signal.SIGKILL
+    last = list(lines(amber.state_dir, Filter()))[-1]
+    assert (last["what"], last["to"], last["sent"]) == ("weights", "crow", True)
+    assert last["message"]["round"] >= 2
+    verdict = verify(amber.state_dir)
+    assert verdict.broken is None
+    assert verdict.head is not None and verdict.anchor is not None
+    assert verdict.head.number > verdict.anchor.number

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from abps_node.audit import stimuli
 from abps_node.audit.recorder import RecordedNode, Recorder
@@ -26,8 +28,10 @@ from launch.layout import read_layout
 from protocol import credit
 from protocol import events as ev
 from protocol.contract import Policy
+from protocol.messages import Message
 from tests.support.center_processes import ROOT, CenterProcesses
 from tests.support.command_line import abps
+from tests.support.strategies import messages
 from tests.support.wards import edit_toml, ward_contract, ward_federation
 
 ROUNDS = 5
@@ -119,7 +123,7 @@ def test_one_utility_that_was_changed_is_named(recorded: Path, tmp_path: Path) -
 
 def test_a_rule_that_was_changed_is_named(recorded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def generous(policy: Policy, metric: str) -> tuple[float, float]:
-        return -10.0, 10.0
+        return -10.0, 30.0  # no credit is what it was, not even that of φ = 0
 
     monkeypatch.setattr(credit, "clip_bounds", generous)
     shown = abps("replay", recorded)
@@ -185,6 +189,16 @@ def test_only_values_of_the_protocol_are_packed_and_made() -> None:
     sets = [packer.pack(frozenset(order)) for order in (["b", "a"], ["a", "b"])]
     assert sets[0] == sets[1]
     assert difference({"a": [1, 2.5]}, {"a": [1, 2.0]}) == "a.1: found 2.0, recorded: 2.5"
+
+
+@given(messages, st.floats(allow_nan=False))
+def test_every_message_comes_back_as_it_was(message: Message, now: float) -> None:
+    blobs: dict[bytes, bytes] = {}
+    packer, unpacker = Packer(lambda content: _kept(blobs, content)), Unpacker(blobs.__getitem__)
+    events = [ev.Heard("there", message, 7), ev.Misbehaved("there", "\udc80", str(now))]
+    packed = packer.pack(events)
+    assert unpacker.unpack(packed) == events
+    assert packer.pack(unpacker.unpack(packed)) == packed
 
 
 @pytest.mark.slow
