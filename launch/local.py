@@ -31,7 +31,7 @@ _ENDED: Final[dict[int, str]] = {ExitCode.OK: "finished", ExitCode.STOPPED: "sto
 """The ends that are in order, as the table shows them."""
 _MANY: Final = 12
 """Centers beyond this number are counted, not listed."""
-_LOOKS_PER_S: Final = 30.0
+_LOOKS_PER_S: Final = 20.0
 """States of centers that are read for the table, at most, so that looking costs next to nothing."""
 
 
@@ -97,16 +97,21 @@ def _title(layout: FederationLayout) -> str:
     )
 
 
-def _status(center: CenterConfig) -> Status | None:
+def _status(center: CenterConfig, readers: dict[str, Reader] | None = None) -> Status | None:
     """The center's state, or None before its first start.
+
+    ``readers`` are kept between looks, since each has read the contract.
 
     Also None for a state that cannot be read: the center itself says what is wrong with it, and
     ends with an exit code of its own.
     """
     if not (center.state_dir / STATE_FILE).is_file():
         return None
+    kept = {} if readers is None else readers
     try:
-        return Reader(center.state_dir).status()
+        reader = kept.get(center.id) or Reader(center.state_dir)
+        kept[center.id] = reader
+        return reader.status()
     except StoreError:
         return None
 
@@ -143,6 +148,7 @@ class _Launch:
         self._layout = layout
         self._progress = progress
         self._wards: dict[str, Ward] = {}
+        self._readers: dict[str, Reader] = {}
         self._stopping = False
         self.period_s = max(progress.period_s, len(layout.centers) / _LOOKS_PER_S)
 
@@ -185,7 +191,7 @@ class _Launch:
         self._progress.update([self._view(center) for center in self._layout.centers])
 
     def _view(self, center: CenterConfig) -> CenterView:
-        status, ward = _status(center), self._wards[center.id]
+        status, ward = _status(center, self._readers), self._wards[center.id]
         code = ward.code if ward.due is None else None
         phase = Phase.STARTING if status is None or status.phase is None else status.phase
         if status is not None and status.finished and phase == Phase.STOPPED:

@@ -17,6 +17,8 @@ BUSY_TIMEOUT_S = 5.0
 """How long a write waits for another copy of the center that is writing at this moment."""
 CHECKPOINT_PAGES = 4000
 """Length of the log (pages of 4 KiB) at which SQLite checkpoints by itself, between rounds."""
+CHECKPOINT_ROUNDS = 8
+"""Rounds between checkpoints: each waits for the disk twice, and a round is safe without one."""
 LOG_LIMIT_BYTES = 4 * 1024 * 1024
 """The log file is cut back to this length once its content is in the main file."""
 _READ_VERSION_AT = 19

@@ -29,7 +29,13 @@ from typing import TYPE_CHECKING, Any, Self
 from abps_node.audit.chain import Head
 from abps_node.errors import StoreError, Superseded
 from abps_node.store.anchor import MAKE_ANCHOR, put_anchor, read_anchor
-from abps_node.store.connection import connect_to_write, has_log, readable_errors, store_error
+from abps_node.store.connection import (
+    CHECKPOINT_ROUNDS,
+    connect_to_write,
+    has_log,
+    readable_errors,
+    store_error,
+)
 from abps_node.store.opening import check_owner, create_if_empty
 from abps_node.store.outcomes import last_outcomes
 from abps_node.store.patients import keep_patients
@@ -324,8 +330,9 @@ class Store:
                     commit.finished,
                 ),
             )
-        with readable_errors(self.path):
-            self._db.execute("PRAGMA wal_checkpoint(PASSIVE)")
+        if record.round % CHECKPOINT_ROUNDS == 0 or commit.finished:
+            with readable_errors(self.path):
+                self._db.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
     # What people look at -----------------------------------------------------------------------
 
