@@ -13,10 +13,13 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
 import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from abps_node.config import load_center_config
 from abps_node.data import load_center, split_rows
 from abps_node.learning import Learner
+from abps_node.predict import score
 from abps_node.store import models
 from abps_node.store.reader import Reader
 from abps_node.trained import load_model
@@ -192,3 +195,33 @@ def test_a_center_without_a_round_has_no_model(trained: Path, tmp_path: Path) ->
     Store.open(tmp_path / "state", "north", config.federation.contract).close()
     outcome, _ = predict(tmp_path / "state", new_patients(tmp_path))
     assert outcome.code == 14 and "found no committed round yet" in outcome.err
+
+
+CELLS = st.sampled_from(
+    ["", "NA", "0", "1", "7.5", "1,5", "F", "icu", "secret-47", '"', "x\ny", "1e40"]
+)
+
+
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(st.lists(st.lists(CELLS, min_size=5, max_size=5), min_size=1, max_size=12))
+def test_whatever_the_cells_no_row_is_lost_or_quoted(
+    trained: Path, tmp_path: Path, cells: list[list[str]]
+) -> None:
+    path = tmp_path / "any.csv"
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file, quoting=csv.QUOTE_ALL).writerows([FEATURES, *cells])
+    model = load_model(trained.parent / "state", "best")
+    scores = score(model, path)
+    assert scores.row_numbers.tolist() == list(range(2, len(cells) + 2))
+    assert [not problem for problem in scores.problems] == (
+        ~np.isnan(scores.probabilities)
+    ).tolist()
+    assert "secret-47" not in str(scores.problems)
+    for row, problem in zip(cells, scores.problems, strict=True):
+        alone = tmp_path / "one.csv"
+        with alone.open("w", encoding="utf-8", newline="") as file:
+            csv.writer(file, quoting=csv.QUOTE_ALL).writerows([FEATURES, row])
+        # What a row gives never depends on the others.
+        assert score(model, alone).problems == (problem,)
