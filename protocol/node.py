@@ -183,7 +183,10 @@ class Node:
         if introduction.greets_all(center):
             for peer in center.peers.all():
                 center.peer_changed(peer)
-        center.enter(Phase.LINGERING if center.finished else Phase.WAITING)
+        if center.finished:
+            rounds.begin_to_linger(center)
+        else:
+            rounds.begin_to_wait(center)
 
     def _stop(self, event: StopRequested) -> None:
         center = self.center

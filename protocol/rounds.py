@@ -28,6 +28,16 @@ QUIET_S = 1.0
 """A finished center answers until nobody has asked anything for this long."""
 
 
+def begin_to_wait(center: Center) -> None:
+    """Say what the first round waits for, and how long at most."""
+    pacing = center.contract.pacing
+    center.enter(Phase.WAITING)
+    wanted = min(pacing.min_peers, len(center.peers.all()))
+    if wanted and pacing.start_wait_s:
+        peers = "1 peer" if wanted == 1 else f"{wanted} peers"
+        center.note("start-wait", f"waiting for {peers}, at most {pacing.start_wait_s:g} s")
+
+
 def wait_for_peers(center: Center) -> None:
     """Begin with the first round once enough peers are met or the wait is over."""
     pacing = center.contract.pacing
@@ -318,7 +328,19 @@ def _finish(center: Center) -> None:
     farewell(center)
     for peer in center.peers.all():
         peer.next_contact = center.now + center.contract.pacing.linger_s / 4
+    begin_to_linger(center)
+
+
+def begin_to_linger(center: Center) -> None:
+    """Say what a center without rounds still waits for: it may be silent for long."""
+    left = sum(not peer.finished for peer in center.peers.all() if peer.compatible)
     center.enter(Phase.LINGERING)
+    if left:
+        text = (
+            f"all rounds are done; answering whoever has not finished ({left}), until they have or "
+            f"were unseen for {center.contract.pacing.linger_s:g} s"
+        )
+        center.note("lingering", text)
 
 
 def linger(center: Center) -> None:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
-from abps_node.errors import StoreError
+from abps_node.errors import Damaged, StoreError
 from abps_node.store.connection import (
     BUSY_TIMEOUT_S,
     connect_to_read,
@@ -280,7 +280,7 @@ class Reader:
             except ValueError as error:
                 # A page that is damaged but well formed: texts in it are not what was written.
                 found = str(error).splitlines()[0]
-                raise StoreError(f"{self.path}: {damaged(found)}") from error
+                raise Damaged(f"{self.path}: {damaged(found)}") from error
             finally:
                 db.close()
 

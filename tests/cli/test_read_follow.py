@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from abps_node.cli import read
+from abps_node.exits import ExitCode
 from abps_node.store import Store
 from abps_node.store.reader import Reader
 from abps_node.store.schema import STATE_FILE
@@ -116,7 +117,7 @@ def test_the_real_entry_reports_an_error_in_one_line(tmp_path: Path, command: st
         text=True,
         env={**os.environ, "COLUMNS": "40"},
     )
-    assert done.returncode == 14
+    assert done.returncode == ExitCode.DAMAGED
     assert done.stdout == ""
     (line,) = done.stderr.splitlines()
     assert line.startswith(f"abps: {tmp_path / STATE_FILE}: is damaged")
