@@ -157,6 +157,9 @@ def _feature(column: Column) -> Judged:
             reason = "has decimal commas; the table needs decimal points"
         return Judged(column, "feature", reason)
     if len(column.counts) == 2:
+        if min(column.counts.values()) < RARE:
+            reason = f"one of its two values stands in fewer than {RARE} rows"
+            return Judged(column, "left out", reason)
         return Judged(column, "feature", "the second level is 1", "binary", _two(column))
     levels = _levels(column)
     if not levels:

@@ -45,6 +45,7 @@ def odd_rows() -> list[dict[str, object]]:
             "death_day": "7" if row["died"] else "",
             "smoker": ("yes", "no", "")[number % 3],
             "state": ("?", "a", "b")[number % 3],
+            "twice": "seen twice" if number in (3, 5) else "usual",
             "rare": "seen once" if number == 7 else ("often", "also", "too")[number % 3],
         }
         for number, row in enumerate(patient_rows(200))
@@ -92,7 +93,8 @@ def test_what_is_guessed(odd: Path) -> None:
         "is '?' a missing value? then leave the cell empty",
     ):
         assert line in text, line
-    assert "seen once" not in text and "P0" not in text
+    assert '# "twice": one of its two values stands in fewer than 5 rows' in text
+    assert "seen once" not in text and "seen twice" not in text and "P0" not in text
     assert "death_day" in text and '    { name = "death_day"' not in text
 
 
@@ -143,7 +145,7 @@ def test_from_table_to_a_center_that_runs(odd: Path, tmp_path: Path) -> None:
     schema = tmp_path / "schema.toml"
     outcome = abps("schema", "infer", odd, "--out", schema)
     assert outcome.code == 0, outcome.err
-    assert "label 'died', 10 features, 9 columns left out" in outcome.out
+    assert "label 'died', 10 features, 10 columns left out" in outcome.out
     assert "3 places to fill in" in outcome.out
     again = abps("schema", "infer", odd, "--out", schema)
     assert again.code == 1 and "--force replaces it" in again.err
