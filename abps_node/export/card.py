@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from abps_node.export.contents import TOLERANCE, Agreement, Collaboration, Count, Input
 from abps_node.export.measures import Bin, Measure
+from abps_node.export.picture import one_line
 from abps_node.trained import TrainedModel
 
 _LIMITS = """\
@@ -220,7 +221,7 @@ def _table(head: list[str], rows: Iterable[list[str]]) -> Iterator[str]:
 
 def _plain(text: str) -> str:
     """Text from the contract, in one line and without what ends a code span."""
-    return " ".join(text.replace("`", "'").split())
+    return one_line(text).replace("`", "'")
 
 
 def _number(value: int | None) -> str:

@@ -36,9 +36,14 @@ def calibration_plot(bins: Sequence[Bin], outcome: str) -> bytes:
             xlim=(0, top),
             ylim=(0, top),
             xlabel="predicted probability",
-            ylabel=f"share with {outcome} = 1",
+            ylabel=f"share with {one_line(outcome)} = 1",
         )
         axes.legend(loc="upper left", frameon=False)
         file = io.BytesIO()
         figure.savefig(file, format="svg", metadata={"Date": None})
     return file.getvalue()
+
+
+def one_line(text: str) -> str:
+    """Without control characters, which neither SVG nor Markdown can hold."""
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())

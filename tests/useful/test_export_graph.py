@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from xml.etree import ElementTree
+
 import numpy as np
 import torch
 from hypothesis import given, settings
@@ -12,7 +14,8 @@ from abps_node.data.encode import Scale
 from abps_node.data.features import RawFeatures
 from abps_node.export.agreement import compare
 from abps_node.export.graph import build_graph, output_names
-from abps_node.export.measures import calibration, enough
+from abps_node.export.measures import Bin, calibration, enough
+from abps_node.export.picture import calibration_plot
 from abps_node.learning.model import Mlp
 from abps_node.trained import TrainedModel
 from protocol.contract import Card, Contract, Data, Feature
@@ -111,3 +114,10 @@ def test_every_bin_of_the_calibration_may_be_told(rows: int, seed: int, rate: fl
     assert sum(each.rows for each in bins) in (0, rows)
     assert all(each.low <= each.observed <= each.high for each in bins)
     assert len(bins) <= 10
+
+
+def test_no_control_character_gets_into_the_picture() -> None:
+    bins = [Bin(20, 0.2, 0.25, 0.1, 0.4), Bin(20, 0.6, 0.5, 0.3, 0.7)]
+    picture = calibration_plot(bins, "died\x00 <b> $x$\x1b")
+    names = {element.tag.rpartition("}")[2] for element in ElementTree.fromstring(picture).iter()}
+    assert {"svg", "path", "text"} <= names
