@@ -152,8 +152,8 @@ def _model_problems(contract: Contract, aims: Aims) -> list[str]:
         )
     if contract.policy.utility != "auroc":
         problems.append(
-            "objective: found objectives or private features, allowed: none, since "
-            f'contract.policy.utility is "{contract.policy.utility}" and U is a mean of AUROC here'
+            f'contract.policy.utility: found "{contract.policy.utility}", allowed: auroc, since '
+            "with objectives, private features or FedCARE's trunk U is a mean of AUROC"
         )
     if aims.local_step == "plain" and len(aims.objectives) > 1:
         problems.append(

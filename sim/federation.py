@@ -78,7 +78,8 @@ def federation_of(contract: Contract, division: Division, name: str) -> Federati
 def load_federation_directory(path: Path) -> Federation:
     """The centers of a federation directory, from the very files that its daemons would read.
 
-    Raises ``ConfigError`` if a center of the roster is not there or a file is faulty, and
+    Raises ``ConfigError`` if a center of the roster is not there, a file is faulty, or a center
+    has objectives of its own, and
     ``DataError`` for a table that does not fit the contract.
     """
     shared = load_federation((path / "federation.toml").resolve())
@@ -91,6 +92,11 @@ def load_federation_directory(path: Path) -> Federation:
             raise ConfigError(
                 f"{file}: found center {config.id!r} of {config.federation.path}, "
                 f"allowed: {member!r} of {shared.path}"
+            )
+        if config.aims is not None:
+            raise ConfigError(
+                f"{file}: found objectives, private features or stage 2, allowed: none, since the "
+                "simulator trains the contract's label alone; run this federation as daemons"
             )
         goal = config.goal if config.goal != contract.policy.goal else None
         centers.append(SimCenter(member, load_center(contract, member, config.data), goal))

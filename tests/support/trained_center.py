@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +42,18 @@ def patient_rows(count: int = 400) -> list[Row]:
     return rows
 
 
-def train_center(directory: Path, rounds: int = 3, rows: int = 400, **policy: Any) -> Path:
-    """Make a center, let it run its rounds alone; its center.toml."""
+def train_center(
+    directory: Path,
+    rounds: int = 3,
+    rows: int = 400,
+    own: str = "",
+    more: Callable[[int], Row] = lambda number: {},
+    **policy: Any,
+) -> Path:
+    """Make a center, let it run its rounds alone; its center.toml, which ends in ``own``.
+
+    ``more`` gives further cells of a row by its number.
+    """
     federation = federation_tables()
     contract = federation["contract"]
     contract["data"] = {"label": "died", "features": FEATURES}
@@ -55,8 +66,9 @@ def train_center(directory: Path, rounds: int = 3, rows: int = 400, **policy: An
         "negotiation_s": 0.2,
         "linger_s": 0.2,
     }
-    path = make_center(directory, rows=patient_rows(rows), federation=federation)
-    text = path.read_text(encoding="utf-8") + "\ncompare_alone = false\n"
+    patients = [{**row, **more(number)} for number, row in enumerate(patient_rows(rows))]
+    path = make_center(directory, rows=patients, federation=federation)
+    text = path.read_text(encoding="utf-8") + f"\ncompare_alone = false\n{own}"
     path.write_text(text, encoding="utf-8")
     outcome = abps("run", path)
     if outcome.code != 0:
