@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -29,6 +30,8 @@ Command = Callable[[CenterConfig], Sequence[str]]
 
 _ENDED: Final[dict[int, str]] = {ExitCode.OK: "finished", ExitCode.STOPPED: "stopped"}
 """The ends that are in order, as the table shows them."""
+CENTERS_PER_CORE: Final = 32
+"""A center needs some 25 ms of processor time a round, and a round may last a second."""
 _MANY: Final = 12
 """Centers beyond this number are counted, not listed."""
 _LOOKS_PER_S: Final = 20.0
@@ -70,6 +73,8 @@ def launch_local(
         return 0
     if known:
         progress.say(f"Going on after the last committed rounds ({_rounds(known)}).")
+    if crowd := too_many(len(layout.centers), usable_cores()):
+        progress.say(crowd, warn=True)
     with recorded(layout.directory, job):
         if command is None:
             warm_up(layout.contract)
@@ -78,6 +83,23 @@ def launch_local(
         policy, hurry = restarts or RestartPolicy(), job is None
         supervisor = Supervisor(layout.centers, start, launch, policy, grace_s, hurry=hurry)
         return launch.run(supervisor)
+
+
+def usable_cores() -> int:
+    """Processors that this process may use, which a batch system may have made fewer."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def too_many(centers: int, cores: int) -> str | None:
+    """A warning, if so many centers are more than ``CENTERS_PER_CORE`` on each core."""
+    if centers <= CENTERS_PER_CORE * cores:
+        return None
+    return (
+        f"{centers} centers share {cores} cores, more than {CENTERS_PER_CORE} on each: rounds will "
+        "last longer than the contract's least time, and slow answers may cost partners"
+    )
 
 
 def _starting(command: Command) -> Start:

@@ -24,7 +24,7 @@ from abps_node.exits import ExitCode
 from abps_node.store import Store
 from launch.console import last_words
 from launch.layout import FederationLayout
-from launch.local import exit_meaning, launch_local
+from launch.local import CENTERS_PER_CORE, exit_meaning, launch_local, too_many
 from launch.restarts import RestartPolicy
 from launch.supervisor import LaunchError
 from protocol.effects import PhaseChanged
@@ -326,3 +326,19 @@ def test_a_center_that_only_measures_is_shown_so(layout: FederationLayout) -> No
     code = f"exec({wait!r} if sys.argv[1] == 'far' else 'print(1)')"
     launch_local(layout, console=console, command=child(code))
     assert re.search(r"far.*measuring.*1/50.*near.*auroc 0\.700", out.getvalue())
+
+
+def test_too_many_centers_for_the_cores_are_warned_of() -> None:
+    assert too_many(2 * CENTERS_PER_CORE, 2) is None
+    warning = too_many(2 * CENTERS_PER_CORE + 1, 2)
+    assert warning is not None
+    assert "65 centers share 2 cores" in warning
+
+
+def test_the_warning_is_printed_and_the_centers_run(
+    layout: FederationLayout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("launch.local.usable_cores", lambda: 0)
+    code, said = launched(layout, child("pass"))
+    assert code == 0
+    assert "centers share 0 cores" in said
