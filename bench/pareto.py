@@ -2,10 +2,10 @@
 
 Prints a table and, as its last line, one JSON object:
 
-- ``step_ratio_2``, ``step_ratio_3``: processor seconds per mini-batch (draws, forward, exact gradients of
-  two or three objectives, min-norm point, Adam) over those of ``local_step = "weighted"``, both
-  alternating in this process, one thread; the best of several repetitions each, the worse of the
-  two kinds of trunk.
+- ``step_ratio_2``, ``step_ratio_3``: processor seconds per mini-batch (draws, forward, exact
+  gradients of two or three objectives, min-norm point, Adam) over those of ``local_step =
+  "weighted"``, both alternating in this process, one thread; the best of several repetitions each,
+  the worse of the two kinds of trunk.
 - ``solver_ratio_to_slsqp``: seconds of SciPy's SLSQP (ftol 1e-12, with its gradient) over those of
   ``min_norm`` on the same Gram matrices; above 1 ours is faster. The least of all sizes.
 - ``max_gap_to_slsqp``: the most by which ours is worse, in units of the trace (one-sided).
@@ -178,7 +178,7 @@ def slsqp(gram: FloatArray) -> FloatArray:
 
 
 def seconds(job: Callable[[], object]) -> float:
-    """Processor seconds: everything runs in this one thread, and a busy machine says little else."""
+    """Processor seconds: all runs in this one thread, and a busy machine says little else."""
     begun = time.process_time()
     job()
     return time.process_time() - begun

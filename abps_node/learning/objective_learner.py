@@ -6,6 +6,7 @@ coalitions bring. What is different stays in here and at the center.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
@@ -30,6 +31,8 @@ from protocol.randomness import derive_seed
 from protocol.record import ObjectiveRecord, ObjectivesRecord, ValidationRecord
 from protocol.trunk import Vector
 
+_LEAST_MEDIAN: Final = 1e-3
+"""Days: where most stay not even one."""
 _STATISTICS: Final = "statistics."
 """Names of batch norm's running statistics among the tensors of the state."""
 
@@ -75,6 +78,7 @@ class ObjectiveLearner(Learner):
         names = [objective.name for objective in aims.objectives]
         self._net = ObjectiveNet.of(contract, own.train.private.shape[1], names)
         self._begin(contract, seed, self._net)
+        self._start_at_medians()
         self._losses = losses_of(aims, own.train)
         self._objective_utility = ObjectiveUtility.of(aims, own)
         self._train_x = torch.from_numpy(data.train.x)
@@ -178,6 +182,18 @@ class ObjectiveLearner(Learner):
                 f"model state: found {sorted(there)}, allowed: {sorted(expected)} for this model"
             )
         super().load_state_tensors({n: part for n, part in tensors.items() if n not in there})
+
+    def _start_at_medians(self) -> None:
+        """Let heads of durations begin with the training median.
+
+        Drawn like any other, a head says one day to everybody; where stays are long, U is then 0
+        for many rounds, whatever partners bring.
+        """
+        for number, report in enumerate(self._own.reports):
+            if not self._aims.objectives[number].binary:
+                # softplus(log m) = log(1 + m), which is m days.
+                bias = math.log(max(report.median, _LEAST_MEDIAN))
+                self._net.output_bias(self._state.weights, number).fill_(bias)
 
     def _use_private(self, wanted: bool) -> None:
         """Whether heads see the private features, or zeros in their place."""

@@ -122,6 +122,12 @@ class ObjectiveNet:
             parameter.copy_(draws.mul_(2.0).sub_(1.0).mul_(bound))
         return weights
 
+    def output_bias(self, weights: torch.Tensor, number: int) -> torch.Tensor:
+        """View of the last bias of an objective's head, ``(1,)``."""
+        head = (weights.shape[0] - self.trunk_size) // len(self.names)
+        end = self.trunk_size + (number + 1) * head
+        return weights[end - 1 : end]
+
     def heads(
         self, heads: torch.Tensor, inputs: torch.Tensor, masks: Sequence[torch.Tensor] = ()
     ) -> torch.Tensor:

@@ -114,6 +114,15 @@ def test_rounds_merge_and_record(kind: str) -> None:
     assert set(ours.test_report()["objectives"]) == {"mortality", "stay", "fair"}
 
 
+def test_a_duration_begins_near_its_median() -> None:
+    ours = learner((MORTALITY, STAY))
+    report = made_objectives((MORTALITY, STAY), made_up_center(contract_of())).reports[1]
+    bias = ours.state_tensors()["model.heads.stay.0.bias"]
+    assert torch.expm1(torch.nn.functional.softplus(bias)).item() == pytest.approx(report.median)
+    untouched = learner((MORTALITY,)).state_tensors()["model.heads.mortality.0.bias"]
+    assert torch.equal(ours.state_tensors()["model.heads.mortality.0.bias"], untouched)
+
+
 def test_centers_with_disjoint_objectives_exchange_trunks() -> None:
     contract = contract_of()
     deaths, stays = learner((MORTALITY,)), learner((STAY,), seed=2)
