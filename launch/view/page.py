@@ -106,6 +106,11 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[s
     )
 
 
+def folded(title: str, content: str) -> str:
+    """HTML that the reader opens; the browser does that without a script."""
+    return f"<details><summary>{text(title)}</summary>{content}</details>"
+
+
 def items(words: Iterable[str]) -> str:
     """A list of plain texts."""
     return "<ul>" + "".join(f"<li>{text(each)}</li>" for each in words) + "</ul>"

@@ -50,19 +50,24 @@ def auroc(compared: Sequence[Compared]) -> Figure | None:
         return None
     there.sort(key=lambda each: (-(each.difference or 0.0), each.center))
     figure, axes = canvas(_WIDTH, _tall(len(there)))
-    for place, each in enumerate(there):
-        for value, color, marker, shift in (
-            (each.alone, ORANGE, "s", -0.14),
-            (each.federated, BLUE, "o", 0.14),
-        ):
-            if value is None or value.value is None:
-                continue
-            y = place - shift
-            if value.low is not None and value.high is not None:
-                axes.plot([value.low, value.high], [y, y], color=color, lw=1.0, alpha=0.7)
-            axes.plot(value.value, y, marker, color=color, markersize=4.5)
-    axes.plot([], [], "s-", color=ORANGE, label="alone", markersize=4.5)
-    axes.plot([], [], "o-", color=BLUE, label="federated", markersize=4.5)
+    for kind, color, marker, shift in (
+        ("alone", ORANGE, "s", 0.14),
+        ("federated", BLUE, "o", -0.14),
+    ):
+        values = [each.alone if kind == "alone" else each.federated for each in there]
+        points = [
+            (place + shift, value.value, value.low, value.high)
+            for place, value in enumerate(values)
+            if value is not None and value.value is not None
+        ]
+        spans = [
+            (y, low, high) for y, _, low, high in points if low is not None and high is not None
+        ]
+        if spans:
+            axes.hlines(*zip(*spans, strict=True), color=color, lw=1.0, alpha=0.7)
+        y, x = [point[0] for point in points], [point[1] for point in points]
+        axes.plot(x, y, marker, color=color, markersize=4.5)
+        axes.plot([], [], f"{marker}-", color=color, label=kind, markersize=4.5)
     axes.axvline(0.5, color=FAINT, lw=1.0)
     _names_on_y(axes, [each.center for each in there])
     axes.set_xlabel("AUROC on the center's own test split, with its 95 % bootstrap interval")
@@ -124,10 +129,12 @@ def partners(names: Sequence[str], pairs: Mapping[tuple[str, str], int]) -> Figu
         )
     )
     linked = {name for pair in pairs for name in pair}
-    for name, (x, y) in spots.items():
-        color = INK if name in linked else ORANGE
-        axes.plot(x, y, "o" if name in linked else "X", color=color, markersize=5 if few else 3)
-        _around(axes, name, angles[name], color, size)
+    for there, marker, color in ((True, "o", INK), (False, "X", ORANGE)):
+        these = [name for name in nodes if (name in linked) == there]
+        x, y = [spots[name][0] for name in these], [spots[name][1] for name in these]
+        axes.plot(x, y, marker, color=color, markersize=5 if few else 3)
+        for name in these:
+            _around(axes, name, angles[name], color, size)
     axes.set_xlim(-reach / radius, reach / radius)
     axes.set_ylim(-reach / radius, reach / radius)
     axes.set_aspect("equal")

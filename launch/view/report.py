@@ -16,12 +16,14 @@ from launch.view import page, pictures
 from launch.view.attention import state_word, tally
 from launch.view.gathering import Compared, Gathered, gather
 from launch.view.isolation import Why
-from launch.view.page import Section, items, paragraph, picture, table
+from launch.view.page import Section, folded, items, paragraph, picture, table
 from launch.view.status import grouped
 from launch.view.svg import drawing, inline
 
 REPORT_NAME: Final = "report.html"
 _NAMED: Final = 12
+_UNFOLDED: Final = 40
+"""Rows of a table from which on it is opened by a click."""
 
 
 def write_report(layout: FederationLayout, out: Path | None = None) -> Path:
@@ -237,7 +239,8 @@ def _whys(whys: Sequence[Why]) -> str:
         for why in whys
     ]
     heads = ["center", "cause", "rounds", "last", "why, in the last of them"]
-    return table(heads, rows, right=("rounds", "last"))
+    made = table(heads, rows, right=("rounds", "last"))
+    return made if len(rows) <= _UNFOLDED else folded(f"{len(rows)} causes, by center", made)
 
 
 def _beliefs(found: Gathered) -> str:

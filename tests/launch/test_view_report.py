@@ -20,6 +20,7 @@ from tests.support import half_dead as made
 from tests.support.browser import Browser, chromium
 from tests.support.command_line import abps
 from tests.support.layouts import small_federation
+from tests.support.records import Chronicle
 
 SECTIONS = [
     "attention", "auroc", "rounds", "partners", "isolation", "beliefs", "bytes", "centers",
@@ -139,6 +140,22 @@ def test_only_one_class(tmp_path: Path) -> None:
     assert "Only one class in the test split, so that AUROC is undefined: far, near." in page.words
     assert "one class only" in page.words
     assert "No center has a test report with an AUROC yet." in page.words
+
+
+def test_names_of_many_centers_are_all_there(tmp_path: Path) -> None:
+    names = [f"c{number:03d}" for number in range(60)]
+    layout = small_federation(tmp_path / "fed", names, rounds=9)
+    for place, center in enumerate(layout.centers):
+        chronicle = Chronicle(center.id, center.federation.contract)
+        commits = [chronicle.with_partners({names[place - 1]: 0.01}), chronicle.resting()]
+        made.write(center, commits, reports=("alone", "federated"))
+    content = write_report(layout).read_text(encoding="utf-8")
+    page = Page(content)
+    assert "60 causes, by center" in page.words
+    assert page.of("details", "open") == []
+    pictures = dict(zip(PICTURES, content.split("<svg")[1:], strict=True))
+    for name in ("auroc", "partners", "beliefs", "bytes"):
+        assert all(f">{center}</text>" in pictures[name] for center in names), name
 
 
 def test_the_file_is_written_whole_or_not_at_all(layout: FederationLayout, tmp_path: Path) -> None:
