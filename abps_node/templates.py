@@ -52,7 +52,8 @@ state_dir = "state"
 """
 
 _DATA: Final = """\
-# The table that every center brings. Replace the example by what you have agreed on.
+# The table that every center brings. Replace the example by what you have agreed on;
+# `abps schema infer patients.csv` drafts it from a table.
 [contract.data]
 label = "died_30d"             # 0 or 1
 # group = "patient_id"         # several rows per patient: all of them fall into one split
