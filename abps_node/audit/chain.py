@@ -26,6 +26,8 @@ GENESIS: Final = "0" * 64
 """What the first line of all goes on from."""
 BEGIN: Final = "begin"
 """What a file's first line is."""
+END: Final = "end"
+"""The last line of a start that ended in good order; without it lines may be missing behind."""
 _NAME: Final = re.compile(r"^(\d{6,})-(\d{4,})\.(?:jsonl|stimuli)$")
 _SEAL: Final = b',"hash":"'
 _SEAL_LENGTH: Final = len(_SEAL) + 64 + len(b'"}')

@@ -22,6 +22,7 @@ from typing import Any, Final, Self
 from abps_node import __version__
 from abps_node.audit.chain import (
     BEGIN,
+    END,
     FOLDER,
     FORMAT,
     GENESIS,
@@ -77,7 +78,7 @@ class OutboundRecord:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
-        self.close()
+        self.close(clean=kind is None)
 
     @property
     def path(self) -> Path:
@@ -128,8 +129,10 @@ class OutboundRecord:
                     raise self._unwritable(error) from error
             return self._head()
 
-    def close(self) -> None:
-        """Sync and close; nothing can be written any more."""
+    def close(self, *, clean: bool = True) -> None:
+        """Sync and close; nothing can be written any more. A ``clean`` end is written down."""
+        if clean and self._file >= 0:
+            self._append({"what": END})
         self.sync()
         with self._lock:
             if self._file >= 0:

@@ -1,7 +1,7 @@
 """The file format of recorded stimuli: entries with a length and a checksum, in parts.
 
 A folder ``stimuli`` holds files as ``000003-0001.stimuli``: part 1 of the third start. An entry is
-its length and CRC-32 (two little-endian u32) and a msgpack list:
+its length, its CRC-32 and the CRC-32 of these two (little-endian u32 each), and a msgpack list:
 
 =============  =====================================================================
 ``begin``      a header: what the decisions of this start went on from
@@ -29,7 +29,8 @@ from abps_node.errors import ReplayDiffers
 
 FOLDER: Final = "stimuli"
 FORMAT: Final = "abps-stimuli-1"
-_HEAD: Final = struct.Struct("<II")
+_HEAD: Final = struct.Struct("<8sI")
+_SIZES: Final = struct.Struct("<II")
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,8 @@ class Begin:
 def entry(*fields: Any) -> bytes:
     """The bytes of one entry."""
     content = msgpack.packb(fields)
-    return _HEAD.pack(len(content), zlib.crc32(content)) + bytes(content)
+    sizes = _SIZES.pack(len(content), zlib.crc32(content))
+    return _HEAD.pack(sizes, zlib.crc32(sizes)) + bytes(content)
 
 
 def recordings(state_dir: Path) -> list[Path]:
@@ -116,17 +118,29 @@ class Recording:
         if len(head) < _HEAD.size:
             self.torn = len(head)
             return None
-        length, checksum = _HEAD.unpack(head)
-        place = file.tell()
+        place = file.tell() - len(head)
+        sizes, guard = _HEAD.unpack(head)
+        length, checksum = _SIZES.unpack(sizes)
+        if zlib.crc32(sizes) != guard:
+            self._require_zeros(place, head + file.read(), 0)
+            return None
         content = file.read(length)
         if len(content) < length:
             self.torn = len(head) + len(content)
             return None
         if zlib.crc32(content) != checksum:
-            if not (content + file.read()).strip(b"\0"):
-                self.torn = _HEAD.size + length  # a power loss can leave zeros
-                return None
+            self._require_zeros(place, content + file.read(), length - 1)
+            return None
+        return content
+
+    def _require_zeros(self, place: int, rest: bytes, written: int) -> None:
+        """Zeros up to the file's end are what a power loss can leave: torn, not changed.
+
+        ``written``: so many bytes of the last entry may stand before them. ``ReplayDiffers`` for
+        everything else.
+        """
+        if len(rest.rstrip(b"\0")) > written:
             raise ReplayDiffers(
                 f"{self.path}: byte {place}: found an entry that is not as it was written"
             )
-        return content
+        self.torn = len(rest)

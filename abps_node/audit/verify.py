@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from abps_node.audit.chain import (
     BEGIN,
+    END,
     FORMAT,
     GENESIS,
     Head,
@@ -116,6 +117,8 @@ class _Walk:
         """Of the lines that other places name: the heads of all files and the anchor's."""
         self._time: float | None = None
         self._starts: set[int] = set()
+        self._ended = True
+        """Whether the line before was a clean end."""
 
     def file(self, path: Path) -> bool:
         """Check one; False if it is broken."""
@@ -151,6 +154,7 @@ class _Walk:
             meaning = "this line, or the order of lines, was changed"
             return self._break(number, f"hash {sealed}", f"hash {expected}", meaning)
         self._verdict.lines += 1
+        self._ended = fields.get("what") == END
         self._look_at_time(number, str(fields.get("at")))
         anchor = self._verdict.anchor
         if anchor is not None and (anchor.file, anchor.number) == (self._name, number):
@@ -165,7 +169,7 @@ class _Walk:
                 1, found, f"{BEGIN!r} of format {FORMAT!r}", "the file's first line is gone"
             )
             return None
-        self._starts.add(int(fields.get("incarnation", 0)))
+        self._look_at_end(int(fields.get("incarnation", 0)))
         told = fields.get("before")
         earlier = list(self._ends)
         if told is None:
@@ -176,6 +180,14 @@ class _Walk:
             return GENESIS
         head = Head(str(told.get("file")), int(told.get("number", 0)), str(told.get("hash")))
         return self._link_to(head, fields.get("torn"), earlier)
+
+    def _look_at_end(self, start: int) -> None:
+        """Whether the start before this one had come to its end."""
+        if start not in self._starts and not self._ended:
+            last = next(reversed(self._ends))
+            text = f"{last}: no clean end: killed, or out of power, and then lines may be missing"
+            self._verdict.notes.append(text)
+        self._starts.add(start)
 
     def _link_to(self, head: Head, torn: Any, earlier: list[str]) -> str | None:
         if head.file not in self._ends:

@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from abps_node.audit.chain import BEGIN, Line, files_of, parse
+from abps_node.audit.chain import BEGIN, END, Line, files_of, parse
 from abps_node.audit.verify import Verdict, lines_of
 from abps_node.cli.human import clean, count, size
 
@@ -54,7 +54,7 @@ def _of_file(path: Path, wanted: Filter) -> Iterator[Line]:
     last: Line | None = None
     for text, _ in lines_of(path):
         line = parse(text)
-        if line is None or line.get("what") == BEGIN:
+        if line is None or line.get("what") in (BEGIN, END):
             continue
         if line.get("what") in _OWN:
             if last is not None and last.get("n") == line.get("line"):

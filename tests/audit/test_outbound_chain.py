@@ -61,7 +61,7 @@ def test_a_record_as_it_was_written_is_whole(whole: Path) -> None:
     verdict = verify(whole)
     assert verdict.broken is None and verdict.notes == []
     assert verdict.starts == 3 and verdict.files > 3
-    assert verdict.lines == 3 * SEVERAL + verdict.files
+    assert verdict.lines == 3 * (SEVERAL + 1) + verdict.files
     assert verdict.head == verdict.anchor
     assert verdict.head is not None and knows(whole, verdict.head.hash)
     assert not knows(whole, "0" * 64)
@@ -76,7 +76,8 @@ def test_every_message_stands_there_with_what_it_says(tmp_path: Path) -> None:
         line = record.message("c", Ping(1), 20)
         record.undelivered(line, "no-address")
         record.published("mqtt", "mqtts://broker:8883 abps/card/here", "publish", b'{"a": 1}')
-    _, hello, weights, ping, undelivered, published = lines(tmp_path)
+    _, hello, weights, ping, undelivered, published, end = lines(tmp_path)
+    assert end["what"] == "end"
     assert hello["to"] == "a" and hello["bytes"] == 321
     assert hello["message"]["card"] == {"sequence": 1, "values": [0.25, 120.0]}
     assert weights["trunk"] == hashlib.sha256(payload).hexdigest()
@@ -190,7 +191,7 @@ def test_a_file_that_is_gone_is_named(whole: Path, tmp_path: Path, number: int) 
 def test_the_first_line_that_was_changed_is_named(whole: Path, tmp_path: Path) -> None:
     copy = tmp_path / "state"
     shutil.copytree(whole, copy)
-    path = files_of(copy)[1]
+    path = files_of(copy)[0]
     text = path.read_bytes()
     assert text.count(b'"bytes":1') > 1
     path.write_bytes(text.replace(b'"bytes":1', b'"bytes":2', 1))
@@ -238,7 +239,19 @@ def test_a_line_that_a_crash_cut_off_is_marked_by_the_next_start(tmp_path: Path)
     assert any("18 bytes of a line that a crash cut off" in note for note in verdict.notes)
     path.write_bytes(path.read_bytes()[:-1])
     broken = verify(tmp_path).broken
-    assert broken is not None and broken.place.endswith(f"{path.name}: line 7")
+    assert broken is not None and broken.place.endswith(f"{path.name}: line 8")
+
+
+def test_a_start_without_an_end_is_noted(tmp_path: Path) -> None:
+    killed = OutboundRecord(tmp_path, "here", 1, CONTRACT.digest())
+    fill(killed)
+    killed.close(clean=False)
+    assert verify(tmp_path).broken is None
+    with OutboundRecord(tmp_path, "here", 2, CONTRACT.digest()):
+        pass
+    notes = verify(tmp_path).notes
+    assert notes[0].startswith("000001-0001.jsonl: no clean end")
+    assert not any(note.startswith("000002") for note in notes)
 
 
 def test_zeros_that_a_power_loss_left_are_no_change(tmp_path: Path) -> None:
@@ -261,11 +274,11 @@ def test_lines_of_an_older_copy_that_still_ran_are_noted(tmp_path: Path) -> None
             fill(newer, 2)
     verdict = verify(tmp_path)
     assert verdict.broken is None
-    assert any("lines 7 to 8 were written by an older copy" in note for note in verdict.notes)
+    assert any("lines 7 to 9 were written by an older copy" in note for note in verdict.notes)
 
 
 def test_a_clock_that_was_set_back_is_noted(tmp_path: Path) -> None:
-    times = iter([1e9, 1e9, 1e9 - 3600.0, 1e9 + 1.0])
+    times = iter([1e9, 1e9, 1e9 - 3600.0, 1e9 + 1.0, 1e9 + 2.0])
     with OutboundRecord(tmp_path, "here", 1, "c" * 64, clock=lambda: next(times)) as record:
         fill(record, 3)
     verdict = verify(tmp_path)
@@ -284,7 +297,7 @@ def test_a_start_that_finds_lines_missing_says_so(
         number = store.begin_incarnation()
         with open_record(tmp_path, store, "here", number, CONTRACT.digest()):
             pass
-    assert "found 4 lines of what left this center, allowed: 6" in caplog.text
+    assert "found 5 lines of what left this center, allowed: 7" in caplog.text
 
 
 def test_a_state_that_was_restored_alone_takes_no_number_twice(tmp_path: Path) -> None:
@@ -307,6 +320,7 @@ def test_a_disk_without_space_stops_before_anything_is_sent(
         monkeypatch.setattr(os, "write", lambda fd, data: whole_write(fd, data[:10]))
         with pytest.raises(DiskFull, match="nothing is sent"):
             fill(record)
+        monkeypatch.undo()
 
 
 def test_an_existing_file_is_never_written_to(tmp_path: Path) -> None:
