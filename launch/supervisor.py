@@ -76,9 +76,13 @@ class Ward:
     starts: int = 0
 
 
-@dataclass
+@dataclass(repr=False)
 class Supervisor:
-    """Runs ``wards`` until every one has ended for good, or a signal asked to end all."""
+    """Runs ``wards`` until every one has ended for good, or a signal asked to end all.
+
+    No repr: Python's ``signal`` makes one of each handler that it replaces, and that of all wards
+    with all that they know costs every child of a large federation seconds.
+    """
 
     centers: Sequence[CenterConfig]
     start: Start

@@ -19,6 +19,7 @@ from abps_node.exits import ExitCode
 from launch.console import Console
 from launch.layout import FederationLayout
 from launch.restarts import FINAL, Crashes, RestartPolicy
+from launch.supervisor import Supervisor, Ward, fork_daemon
 from tests.support.center_processes import wait_until
 from tests.support.layouts import small_federation
 
@@ -226,3 +227,21 @@ def test_back_off_doubles_up_to_a_bound_and_forgets_after_a_steady_run() -> None
     assert [crashes.next_start_s(70, 0.1) for _ in range(5)] == [1.0, 2.0, 4.0, 5.0, None]
     assert crashes.next_start_s(-9, 61.0) == 1.0
     assert crashes.next_start_s(0, 0.1) is None
+
+
+class _Nobody:
+    """Hears nothing."""
+
+    period_s = 1.0
+
+    def look(self) -> None: ...
+
+    def ended(self, ward: Ward, code: int, restart_s: float | None) -> None: ...
+
+    def stopping(self) -> None: ...
+
+
+def test_a_supervisor_is_not_spelled_out_with_all_its_centers(layout: FederationLayout) -> None:
+    """``signal.signal`` makes a repr of the handler that it replaces, in every child."""
+    supervisor = Supervisor(layout.centers, fork_daemon, _Nobody())
+    assert layout.centers[0].id not in repr(supervisor._on_signal)
