@@ -74,6 +74,7 @@ def local(
     command, center = summary.worth_a_look(layout, rows)
     where = directory / "centers" / "ID" / "state"
     for line in (
+        f"The run as a page: {_abps()} launch report {shlex.quote(str(directory))}",
         f"State of each center: {where}",
         f"Look into one: {_abps()} {command} {shlex.quote(center)}",
     ):
