@@ -43,6 +43,22 @@ state_dir = "state"
 # "debug", "info", "warning" or "error"
 # log_level = "info"
 
+# What this center wants beyond the contract's label, and columns that only it has. Nothing of it
+# leaves the center; it needs contract.policy.head_layers of 1 or more. See docs/objectives.md.
+# [[objective]]
+# name = "mortality"
+# kind = "bce"                 # or "sensitivity", "fairness", "huber-log" (days)
+# column = "died_30d"
+# [[objective]]
+# name = "stay"
+# kind = "huber-log"
+# column = "stay_days"
+# [[private]]
+# name = "crp"
+# kind = "continuous"
+# [stage2]                     # private fine-tuning after the last round
+# epochs = 20
+
 # With discovery.kind = "mqtt" only: this center at the broker. The password stands alone in a file
 # of mode 0600; without ca_file the broker's certificate must be of a well-known authority.
 # [mqtt]
