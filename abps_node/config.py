@@ -18,7 +18,14 @@ from typing import Any, Literal
 from abps_node.addresses import WILDCARD_HOSTS, split_address
 from abps_node.aims import Aims, aims_problems, label_alone
 from abps_node.config_broker import Broker, BrokerAccess, own_access, shared_broker
-from abps_node.config_files import BrokerTable, CenterFile, FederationFile, LogLevel, Member
+from abps_node.config_files import (
+    NO_BIND,
+    BrokerTable,
+    CenterFile,
+    FederationFile,
+    LogLevel,
+    Member,
+)
 from abps_node.config_text import checked, shown
 from abps_node.errors import ConfigError
 from protocol.contract import Contract, Goal, Policy
@@ -73,7 +80,8 @@ class CenterConfig:
     data: Path
     state_dir: Path
     secret_key: Path
-    bind: str
+    bind: str | None
+    """None for a center that takes no connections."""
     advertise: str | None
     """Port 0 stands for the port that is bound in the end."""
     goal: Goal
@@ -128,7 +136,7 @@ def load_center_config(path: str | Path, known: Federation | None = None) -> Cen
         data=_absolute(path, file.data),
         state_dir=_absolute(path, file.state_dir),
         secret_key=_absolute(path, file.secret_key),
-        bind=file.bind,
+        bind=None if file.bind == NO_BIND else file.bind,
         advertise=file.advertise,
         goal=file.goal if file.goal is not None else federation.contract.policy.goal,
         seed=file.seed,
@@ -233,8 +241,17 @@ def _center_problems(path: Path, file: CenterFile, federation: Federation) -> li
         problems.append(f"goal: {_no_threshold(file.goal)} ({federation.path})")
     problems += _aims_problems(file, federation)
     told = file.advertise or (member.address if member else None)
-    host, _ = split_address(file.bind)
-    if federation.discovery.kind != "static" and host in WILDCARD_HOSTS and told is None:
+    if file.bind == NO_BIND:
+        if file.advertise is not None:
+            problems.append(
+                f"advertise: found {shown(file.advertise)}, allowed: nothing, since bind is "
+                f"{shown(NO_BIND)}"
+            )
+    elif (
+        federation.discovery.kind != "static"
+        and split_address(file.bind)[0] in WILDCARD_HOSTS
+        and told is None
+    ):
         problems.append(
             f"advertise: missing, allowed: tcp://host:port, since bind is {shown(file.bind)} and "
             "the others would not learn where to connect"

@@ -29,8 +29,13 @@ _Z85: Final = (
 )
 
 
+NO_BIND: Final = "none"
+"""In the place of an address: the center takes no connections, it only opens them."""
+
+
 def _bind_address(text: str) -> str:
-    split_address(text)
+    if text != NO_BIND:
+        split_address(text)
     return text
 
 
@@ -72,7 +77,7 @@ Id = Annotated[
 BindAddress = Annotated[
     str,
     AfterValidator(_bind_address),
-    Field(json_schema_extra={"allowed": "tcp://host:port, port 0 to 65535"}),
+    Field(json_schema_extra={"allowed": "tcp://host:port, port 0 to 65535, or none"}),
 ]
 PeerAddress = Annotated[
     str,
@@ -245,7 +250,8 @@ class CenterFile(Strict):
     data: FilePath = Field(description="the patient table, .csv or .parquet")
     secret_key: FilePath = Field(description="path of the secret key file, mode 0600")
     bind: BindAddress = Field(
-        description="where this center listens; host * means all interfaces, port 0 a free port"
+        description="where this center listens; host * means all interfaces, port 0 a free port; "
+        "none: it takes no connections and opens them all (`docs/members.md`)"
     )
     advertise: PeerAddress | None = Field(
         default=None,

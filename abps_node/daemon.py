@@ -59,6 +59,7 @@ HOUSEKEEPING_S: Final = 1.0
 REBIND_S: Final = 5.0
 """How long a new copy waits for an older one to give up the port."""
 LINGER_MS: Final = 1000
+TAKES_NO_CONNECTIONS: Final = "takes no connections, only opens them"
 
 _EXIT_CODES: Final = {
     "finished": ExitCode.OK,
@@ -126,6 +127,7 @@ class Daemon:
             size=max(int(data.train.y.shape[0]), contract.data.card.min_patients),
             layout=trunk_layout(contract),
             initial_trunk=initial_trunk_digest(contract),
+            outbound_only=config.bind is None,
         )
         self._roster = {member.id: member.public_key for member in config.federation.roster}
         self._node = make_node(config, self._identity, self._roster, _memory(recovered))
@@ -196,18 +198,22 @@ class Daemon:
                 await asyncio.sleep(0.25)
 
     async def _announce(self, discovery: Discovery, endpoint: str) -> None:
-        told = self._config.advertise or self._config.member.address or endpoint
-        address = with_real_port(told, endpoint)
-        self._store.set_runtime(endpoint, os.getpid())
-        await discovery.announce(address, self._identity.incarnation)
+        address = None
+        if endpoint:
+            told = self._config.advertise or self._config.member.address or endpoint
+            address = with_real_port(told, endpoint)
+        self._store.set_runtime(endpoint or TAKES_NO_CONNECTIONS, os.getpid())
+        if address is not None:
+            await discovery.announce(address, self._identity.incarnation)
         fields = {
-            "endpoint": endpoint,
+            "endpoint": endpoint or None,
             "address": address,
             "incarnation": self._identity.incarnation,
             "contract": self._config.federation.contract.digest()[:12],
             "last_round": self._recovered.last_round,
         }
-        _log.info("listening on %s", endpoint, extra={"event": "started", "fields": fields})
+        where = f"listening on {endpoint}" if endpoint else TAKES_NO_CONNECTIONS
+        _log.info("%s", where, extra={"event": "started", "fields": fields})
         if not self._curve:
             text = "security is «none»: everything, trunks included, goes in clear over the network"
             _log.warning(text, extra={"event": "insecure"})

@@ -70,6 +70,8 @@ class Identity:
     layout: TrunkLayout
     initial_trunk: str
     """Digest of the untrained trunk."""
+    outbound_only: bool = False
+    """It takes no connections: it opens them all, and keeps them for the others to propose by."""
 
 
 @dataclass(frozen=True)

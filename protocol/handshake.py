@@ -23,6 +23,7 @@ def on_reachable(center: Center, peer: Peer) -> None:
     """Discovery knows an address: say hello at the next tick."""
     if not peer.reachable:
         peer.reachable = True
+        peer.unreachable = False
         peer.next_contact = center.now
 
 
@@ -47,6 +48,7 @@ def heard_from(center: Center, peer: Peer) -> None:
     """Any authenticated message of the present incarnation clears suspicion."""
     peer.last_heard = center.now
     peer.reachable = True
+    peer.unreachable = False
     peer.hint_lost = False
     if peer.suspect:
         peer.suspect = False

@@ -3,7 +3,9 @@
 ``pacing.greet`` decides. «all»: every member is greeted as soon as discovery knows where it is, and
 all cards are known before they are needed. «needed»: a federation of hundreds opens a connection
 only in order to propose; the hello then goes first, and the proposal follows the answer. A center
-whose goal filter needs the others' cards greets all in any case.
+whose goal filter needs the others' cards greets all in any case, and so does one that takes no
+connections: whoever wants to propose to it needs one that it has opened, and keeps open by a ping
+after every ``KEEP_S`` of silence.
 """
 
 from __future__ import annotations
@@ -15,6 +17,9 @@ from protocol.peers import Peer, PeerStatus
 
 INTRODUCTION_S = 1.0
 """Least time between two unasked hellos to one peer."""
+KEEP_S = 5.0
+"""A center that takes no connections says something over each of its own at least so often: what
+breaks is opened again, and the other side learns by it which connection leads here."""
 LOOK_S = 0.25
 """How often a center looks for peers that are due for a hello or a ping…"""
 LOOK_PER_PEER_S = 0.005
@@ -44,11 +49,15 @@ def introduce(center: Center, peer: Peer) -> None:
 
 
 def greets_all(center: Center) -> bool:
-    """Whether everybody is greeted: the contract says so, or the filter needs all cards."""
+    """Whether everybody is greeted.
+
+    The contract says so, the filter needs all cards, or nobody else could begin.
+    """
     policy = center.contract.policy
     filtered = policy.tau_sim is not None or policy.keep_fraction is not None
     needs_cards = center.identity.goal != "none" and filtered
-    return center.contract.pacing.greet == "all" or needs_cards
+    everybody = center.contract.pacing.greet == "all"
+    return everybody or needs_cards or center.identity.outbound_only
 
 
 def contact_peers(center: Center) -> None:
@@ -67,6 +76,8 @@ def contact_peers(center: Center) -> None:
         if peer.status is PeerStatus.SUSPECT:
             center.send(peer.id, Ping(center.identity.incarnation))
             _back_off(center, peer)
+        elif center.identity.outbound_only and peer.status is PeerStatus.MET:
+            _keep_connected(center, peer)
 
 
 def _as_many_as_needed(center: Center, unmet: list[Peer]) -> list[Peer]:
@@ -78,6 +89,12 @@ def _as_many_as_needed(center: Center, unmet: list[Peer]) -> list[Peer]:
     others = [peer for peer in unmet if peer.id not in asked]
     missing = center.contract.pacing.min_peers - len(center.peers.compatible())
     return needed + center.probe_rng.sample(others, max(0, min(missing, len(others))))
+
+
+def _keep_connected(center: Center, peer: Peer) -> None:
+    if center.now - peer.last_heard >= KEEP_S:
+        center.send(peer.id, Ping(center.identity.incarnation))
+        peer.next_contact = center.now + KEEP_S
 
 
 def _back_off(center: Center, peer: Peer) -> None:

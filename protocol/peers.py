@@ -25,6 +25,8 @@ class PeerStatus(StrEnum):
     FINISHED = "finished"
     AWAY = "away"
     REFUSED = "refused"
+    UNREACHABLE = "unreachable"
+    """No connection can come about: this center takes none, and knows no address of the peer."""
 
 
 @dataclass
@@ -41,6 +43,8 @@ class Peer:
     """Discovery has an address, or the peer has spoken to us."""
     hint_lost: bool = False
     """Discovery took its address back, and it has said nothing since."""
+    unreachable: bool = False
+    """A round began without any way to it, from a center that takes no connections."""
     met: bool = False
     suspect: bool = False
     finished: bool = False
@@ -73,7 +77,7 @@ class Peer:
         if self.refused is not None:
             return PeerStatus.REFUSED
         if not self.met:
-            return PeerStatus.UNMET
+            return PeerStatus.UNREACHABLE if self.unreachable else PeerStatus.UNMET
         if self.finished:
             return PeerStatus.FINISHED
         if self.away:

@@ -156,6 +156,7 @@ def _rest(center: Center, failed: int) -> RestRecord:
             ),
             finished=peers.count(PeerStatus.FINISHED),
             refused=peers.count(PeerStatus.REFUSED),
+            unreachable=peers.count(PeerStatus.UNREACHABLE),
             before_filter=len(current.before),
             after_filter=len(current.after),
             admissible=len(ranking.admissible),

@@ -46,6 +46,8 @@ class RestFacts:
     scores: Mapping[str, float]
     tau_acc: float
     ucb: Mapping[str, float]
+    unreachable: int = 0
+    """Of the roster: neither side of the two takes connections."""
 
 
 def classify(outcome: str, reason: str | None) -> str:
@@ -68,6 +70,7 @@ def diagnose(facts: RestFacts) -> RestRecord:
         "unavailable": facts.unavailable,
         "finished": facts.finished,
         "refused": facts.refused,
+        "unreachable": facts.unreachable,
         "before_filter": facts.before_filter,
         "after_filter": facts.after_filter,
         "admissible": facts.admissible,
@@ -85,7 +88,8 @@ def diagnose(facts: RestFacts) -> RestRecord:
 def cause_of(facts: RestFacts) -> RestCause:
     """The cause alone, in the order of precedence; reads counts and outcomes only."""
     if facts.known == 0:
-        return RestCause.NO_PEERS
+        nobody = facts.roster > 0 and facts.unreachable == facts.roster
+        return RestCause.ALL_UNREACHABLE if nobody else RestCause.NO_PEERS
     if facts.before_filter == 0 and not facts.outcomes:
         return _cause_without_candidates(facts)
     if facts.before_filter > 0 and facts.after_filter == 0:
@@ -116,7 +120,13 @@ def _explain(cause: RestCause, facts: RestFacts) -> str:
     match cause:
         case RestCause.NO_PEERS:
             refused = f"; {facts.refused} refused the handshake" if facts.refused else ""
-            return f"none of the {facts.roster} other members has been met{refused}"
+            away = f"; {facts.unreachable} unreachable" if facts.unreachable else ""
+            return f"none of the {facts.roster} other members has been met{refused}{away}"
+        case RestCause.ALL_UNREACHABLE if facts.known == 0:
+            return (
+                f"this center takes no connections, and of none of the {facts.roster} other "
+                "members an address is known"
+            )
         case RestCause.FILTER_EMPTY:
             limit = "none" if facts.threshold is None else f"{facts.threshold:.4f}"
             best = _best(facts.scores) if facts.scores else "unknown, no card"

@@ -78,6 +78,7 @@ def begin_round(center: Center) -> None:
     center.round = current
     center.upcoming = Round(current.number + 1)
     current.started = center.now
+    _name_unreachable(center)
     cards = {p.id: p.card for p in center.peers.compatible() if p.card is not None}
     current.threshold = goal_filter.threshold(
         center.contract.policy,
@@ -88,6 +89,19 @@ def begin_round(center: Center) -> None:
     )
     center.enter(Phase.TRAINING)
     center.out.append(Train(current.number))
+
+
+def _name_unreachable(center: Center) -> None:
+    """Say once of whom a center without connections of its own has heard no address."""
+    if not center.identity.outbound_only:
+        return
+    for peer in center.peers.all():
+        if peer.met or peer.reachable or peer.unreachable:
+            continue
+        peer.unreachable = True
+        detail = "this center takes no connections, and no address of the other is known"
+        center.note("peer-unreachable", f"{peer.id} is unreachable: {detail}", peer.id, "warning")
+        center.peer_changed(peer, detail)
 
 
 def on_trained(center: Center, event: Trained) -> None:

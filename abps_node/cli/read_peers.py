@@ -41,7 +41,7 @@ class PeerLine:
         return (
             self.belief.n > 0
             or self.view.last_outcome is not None
-            or self.view.status in ("suspect", "away", "refused")
+            or self.view.status in ("suspect", "away", "refused", "unreachable")
         )
 
 
@@ -218,7 +218,13 @@ def _card(card: tuple[float, ...] | None) -> str:
 
 
 def _style(status: str) -> str:
-    return {"suspect": "yellow", "refused": "red", "away": "dim", "unmet": "dim"}.get(status, "")
+    return {
+        "suspect": "yellow",
+        "refused": "red",
+        "away": "dim",
+        "unmet": "dim",
+        "unreachable": "yellow",
+    }.get(status, "")
 
 
 def _summary(lines: tuple[PeerLine, ...]) -> str:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _STYLES = {"running": "green", "finished": "green", "dead": "bold red", "stopped": "yellow"}
 _TIMES = ("started", "ended", "phase_since", "last_round_at")
-_PEER_ORDER = ("met", "suspect", "finished", "away", "refused", "unmet")
+_PEER_ORDER = ("met", "suspect", "finished", "away", "refused", "unreachable", "unmet")
 
 
 def document(status: Status) -> dict[str, Any]:

@@ -26,31 +26,52 @@ GOOD_FREE_BYTES: Final = 1024**3
 
 def check_port(config: CenterConfig) -> Iterator[Finding]:
     """Binds for a moment, as the daemon would; raises ``BindError`` if that fails."""
+    if config.bind is None:
+        yield from _outbound_only(config)
+    else:
+        yield from _port(config, config.bind)
+
+
+def _outbound_only(config: CenterConfig) -> Iterator[Finding]:
+    yield ok(
+        "port",
+        "bind is none: this center takes no connections; it opens one to every other that has an "
+        "address and keeps it open",
+    )
+    if config.member.address is not None:
+        yield warning(
+            "port",
+            f"the roster says {config.member.address}, but nobody will listen there",
+            "take the address out of the roster, or set bind",
+        )
+
+
+def _port(config: CenterConfig, bind: str) -> Iterator[Finding]:
     import zmq
 
     with zmq.Context() as context, context.socket(zmq.ROUTER) as socket:
         socket.linger = 0
         try:
-            socket.bind(config.bind)
+            socket.bind(bind)
         except zmq.ZMQError as error:
             # libzmq's own text would repeat the address.
             cause = os.strerror(error.errno) if error.errno else str(error)
             raise BindError(
-                f"{config.path}: bind: found {config.bind}, which cannot be bound: {cause}"
+                f"{config.path}: bind: found {bind}, which cannot be bound: {cause}"
             ) from error
-    yield ok("port", f"{config.bind} is free")
-    host, _ = split_address(config.bind)
+    yield ok("port", f"{bind} is free")
+    host, _ = split_address(bind)
     told = config.advertise or config.member.address
     if is_loopback(host) and not config.federation.simulation:
         yield warning(
             "port",
-            f"{config.bind} is reachable from this machine only",
+            f"{bind} is reachable from this machine only",
             'set bind = "tcp://*:PORT" for centers elsewhere to connect',
         )
-    if _disagrees(config):
+    if _disagrees(config, bind):
         yield warning(
             "port",
-            f"the roster says {config.member.address}, this center listens on {config.bind} and "
+            f"the roster says {config.member.address}, this center listens on {bind} and "
             "advertises nothing else",
             "correct bind, advertise, or the address in the roster",
         )
@@ -62,7 +83,7 @@ def check_port(config: CenterConfig) -> Iterator[Finding]:
         )
 
 
-def _disagrees(config: CenterConfig) -> bool:
+def _disagrees(config: CenterConfig, bind: str) -> bool:
     """Whether the roster sends the others to a port or host on which nobody will listen.
 
     Behind a router both may be right, which is what ``advertise`` says.
@@ -70,7 +91,7 @@ def _disagrees(config: CenterConfig) -> bool:
     if config.advertise is not None or config.member.address is None:
         return False
     (host, port), (told_host, told_port) = (
-        split_address(config.bind),
+        split_address(bind),
         split_address(config.member.address),
     )
     other_host = is_loopback(host) and not is_loopback(told_host)

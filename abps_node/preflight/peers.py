@@ -47,6 +47,13 @@ def check_peers(config: CenterConfig) -> Iterator[Finding]:
         yield warning("peers", _text(sighting), fix)
     if len(missing) > _SHOWN:
         yield warning("peers", f"and {len(missing) - _SHOWN} more without an address", fix)
+    if config.bind is None and missing:
+        yield warning(
+            "peers",
+            f"this center takes no connections: the {len(missing)} without an address stay "
+            "unreachable as long as they have none",
+            "nothing, if they are to start later; two centers without an address never meet",
+        )
 
 
 def _folder(folder: Path) -> Finding:

@@ -61,7 +61,7 @@ class Transport:
         self,
         *,
         center_id: str,
-        bind: str,
+        bind: str | None,
         keys: KeyPair | None,
         roster: Mapping[str, str],
         max_frame_bytes: int,
@@ -76,6 +76,7 @@ class Transport:
     ) -> None:
         """Nothing is opened before ``start``.
 
+        ``bind``: None for a center that takes no connections and only opens them.
         ``roster``: center id to public key (z85), the own entry is ignored. ``on_frame(peer,
         frame)``: a frame of an authenticated peer. ``on_misbehavior(peer or None, reason,
         detail)``: something was refused. ``on_notice``: the same form for what is nobody's fault,
@@ -117,7 +118,7 @@ class Transport:
     # -- life --
 
     async def start(self) -> str:
-        """Bind and begin to read; returns the endpoint with the real port.
+        """Bind and begin to read; returns the endpoint with the real port, empty without one.
 
         ``BindError`` names the address and the cause; starting may be tried again after it.
         """
@@ -130,7 +131,8 @@ class Transport:
         self._monitor = self._socket.get_monitor_socket(EVENTS)
         try:
             self._configure()
-            self._socket.bind(self._bind)
+            if self._bind is not None:
+                self._socket.bind(self._bind)
         except zmq.ZMQError as error:
             await self._close_sockets(0)
             # libzmq's own text would repeat the address.
@@ -140,6 +142,8 @@ class Transport:
         self._read()
         self._guard.start()
         self._look_for_idle_later()
+        if self._bind is None:
+            return ""
         return str(self._socket.getsockopt_string(zmq.LAST_ENDPOINT))
 
     async def close(self, linger_ms: int = 1000) -> None:
@@ -321,7 +325,8 @@ class Transport:
             heartbeat_s=self._heartbeat_s,
             curve=self._keys is not None,
         )
-        options.allow_ipv6(self._socket, self._bind)
+        if self._bind is not None:
+            options.allow_ipv6(self._socket, self._bind)
         if self._keys is not None:
             options.serve_curve(self._socket, self._keys)
         else:
