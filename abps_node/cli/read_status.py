@@ -150,7 +150,8 @@ def _duration(values: dict[str, Any]) -> str:
 
 def _tuning(report: dict[str, Any]) -> str:
     reached = " → ".join(number(report[f"validation_{when}"], 4) for when in ("before", "after"))
-    end = "stationary" if report["stationary"] else "its budget"
+    end = "stationarity" if report["stationary"] else "its budget"
+    end = "divergence" if report["diverged"] else end
     return (
         f"the model {report['kept']} fine-tuning; validation {reached} in "
         f"{count(report['epochs'], 'epoch')}, ended by {end}"

@@ -20,6 +20,7 @@ from abps_node.data.objectives import ObjectiveData, ObjectiveSplit
 from abps_node.errors import StoreError
 from abps_node.learning.adam import Adam
 from abps_node.learning.learner import Learner, TrainResult
+from abps_node.learning.local_step import TrainingDiverged
 from abps_node.learning.objective_losses import Rows, losses_of, rows_of
 from abps_node.learning.objective_net import ObjectiveNet
 from abps_node.learning.objective_step import StepResult, objective_step, standing
@@ -50,6 +51,9 @@ class Tuning:
     """‖Σ μ*g‖² at its end."""
     stationary: bool
     """Whether that ended it; else its budget did."""
+    diverged: bool = False
+    """Whether it left the finite numbers; then there is no model after it, and ``after`` is
+    ``before``."""
 
     def document(self) -> dict[str, Any]:
         """As plain JSON, for a report."""
@@ -61,6 +65,7 @@ class Tuning:
             "epochs": self.epochs,
             "stationarity": self.stationarity,
             "stationary": self.stationary,
+            "diverged": self.diverged,
         }
 
 
@@ -134,9 +139,14 @@ class ObjectiveLearner(Learner):
                 self._use_private(was_private)
                 return None
             epochs += 1
-            step = objective_step(
-                self._net, self._losses, weights, adam, self._rows, training, aims, seed, epochs
-            )
+            try:
+                step = objective_step(
+                    self._net, self._losses, weights, adam, self._rows, training, aims, seed, epochs
+                )
+            except TrainingDiverged:
+                # The federation's model is there and whole; that is what this center has.
+                self._use_private(was_private)
+                return Tuning("before", before, before, epochs, at.stationarity, False, True)
             weights, adam = step.weights, step.adam
             at = step.standing or at
         self._state = replace(start, weights=weights)

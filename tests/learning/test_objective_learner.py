@@ -15,6 +15,7 @@ from abps_node.errors import StoreError
 from abps_node.learning import (
     Learner,
     ObjectiveLearner,
+    TrainingDiverged,
     initial_trunk,
     make_learner,
     trunk_layout,
@@ -265,6 +266,20 @@ def test_stage_2_keeps_what_was_there_where_it_makes_things_worse() -> None:
     found = ours.fine_tune(lambda: False)
     assert found is not None and found.kept == "before"
     assert all(torch.equal(part, tensors[name]) for name, part in ours.state_tensors().items())
+
+
+def test_stage_2_that_diverges_leaves_the_model_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = learner(stage2=Stage2(), private_features="stage2")
+    tensors = ours.state_tensors()
+
+    def diverge(*_: object) -> None:
+        raise TrainingDiverged("found infinite weights")
+
+    monkeypatch.setattr("abps_node.learning.objective_learner.objective_step", diverge)
+    found = ours.fine_tune(lambda: False)
+    assert found is not None and found.diverged and found.kept == "before"
+    assert all(torch.equal(part, tensors[name]) for name, part in ours.state_tensors().items())
+    assert ours.fine_tunes
 
 
 def test_stage_2_ends_as_stationary_or_when_told() -> None:

@@ -180,6 +180,17 @@ def test_an_own_goal_comes_from_the_centers_file(tmp_path: Path) -> None:
     assert goals == [None, "diversity"]
 
 
+def test_a_center_with_objectives_of_its_own_is_not_trained_as_something_else(
+    tmp_path: Path,
+) -> None:
+    directory = written(tmp_path / "fed", contract({"head_layers": 1}), patients())
+    file = directory / "centers" / "north-2" / "center.toml"
+    objective = '\n[[objective]]\nname = "death"\nkind = "bce"\ncolumn = "died"\n'
+    file.write_text(file.read_text(encoding="utf-8") + objective, encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"north-2/center.toml: found objectives"):
+        load_federation_directory(directory)
+
+
 def test_a_center_that_is_not_there_is_named(tmp_path: Path) -> None:
     directory = written(tmp_path / "fed", contract(), patients())
     (directory / "centers" / "north-2" / "center.toml").rename(tmp_path / "elsewhere.toml")
