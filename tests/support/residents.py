@@ -13,7 +13,7 @@ from abps_node.audit.opening import open_record
 from abps_node.config import CenterConfig
 from abps_node.daemon import Daemon
 from abps_node.data import load_center
-from abps_node.learning import Learner
+from abps_node.learning import Learner, make_learner
 from abps_node.store import Store, models
 from abps_node.store.reader import Reader
 
@@ -65,8 +65,12 @@ class Resident:
 
     async def _live(self) -> int:
         center, contract = self.center, self.center.federation.contract
-        data = load_center(contract, center.id, center.data)
-        learner = self._learner(contract, data, center.seed)
+        data = load_center(contract, center.id, center.data, center.aims)
+        learner: Learner
+        if center.aims is None:
+            learner = self._learner(contract, data, center.seed)
+        else:
+            learner = make_learner(contract, data, center.seed, center.aims)
         store = Store.open(center.state_dir, center.id, contract)
         try:
             incarnation = store.begin_incarnation()
