@@ -95,6 +95,8 @@ class CenterConfig:
     """What this center learns beyond the contract; None for the contract's label alone."""
     mqtt: BrokerAccess | None = None
     """Set if and only if discovery goes through a broker."""
+    metrics_bind: str | None = None
+    """Where metrics are served; None for nowhere."""
 
     @property
     def member(self) -> Member:
@@ -147,6 +149,7 @@ def load_center_config(path: str | Path, known: Federation | None = None) -> Cen
         mqtt=own_access(path, file.id, file.mqtt) if federation.discovery.broker else None,
     )
 
+        metrics_bind=file.metrics.bind if file.metrics is not None else None,
 
 def _aims(file: CenterFile, contract: Contract) -> Aims | None:
     """None where the plain step of the contract says it all."""

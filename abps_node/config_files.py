@@ -10,7 +10,7 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from abps_node.addresses import is_concrete, split_address
+from abps_node.addresses import is_concrete, is_loopback, split_address
 from abps_node.aims import (
     MAX_OBJECTIVES,
     LocalStep,
@@ -36,6 +36,11 @@ NO_BIND: Final = "none"
 def _bind_address(text: str) -> str:
     if text != NO_BIND:
         split_address(text)
+    return text
+
+
+def _metrics_address(text: str) -> str:
+    split_address(text)
     return text
 
 
@@ -226,6 +231,31 @@ class BrokerTable(Strict):
         return self
 
 
+class MetricsTable(Strict):
+    """Numbers about the running center for a Prometheus server."""
+
+    bind: Annotated[
+        str,
+        AfterValidator(_metrics_address),
+        Field(json_schema_extra={"allowed": "tcp://host:port, port 0 to 65535"}),
+    ] = Field(description="where `/metrics` is served over HTTP; port 0 a free port")
+    beyond_loopback: bool = Field(
+        default=False,
+        description="allows a `bind` that other machines can reach; there is neither password nor "
+        "encryption",
+    )
+
+    @model_validator(mode="after")
+    def _stays_here(self) -> Self:
+        host, _ = split_address(self.bind)
+        if not self.beyond_loopback and not is_loopback(host):
+            raise ValueError(
+                f"bind: found {shown(self.bind)}, allowed: 127.0.0.1, [::1] or localhost, unless "
+                "beyond_loopback = true"
+            )
+        return self
+
+
 class FederationFile(Strict):
     """federation.toml, the same file in all centers."""
 
@@ -274,8 +304,8 @@ class CenterFile(Strict):
         default=0,
         ge=0,
         le=1_000_000,
-        description="MiB of recorded stimuli that are kept for `abps replay`, the oldest make room; "
-        "they hold partners' trunks; 0: none are recorded (`docs/audit.md`)",
+        description="MiB of recorded stimuli that are kept for `abps replay`, the oldest make "
+        "room; they hold partners' trunks; 0: none are recorded (`docs/audit.md`)",
     )
     log_level: LogLevel = Field(default="info", description="least level that is logged")
     local_step: LocalStep | None = Field(
@@ -314,4 +344,9 @@ class CenterFile(Strict):
     )
     mqtt: BrokerTable | None = Field(
         default=None, description="this center at the broker; only with mqtt discovery"
+    )
+    metrics: MetricsTable | None = Field(
+        default=None,
+        description="numbers for a Prometheus server; default: none are served "
+        "(`docs/operations.md`)",
     )

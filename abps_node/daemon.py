@@ -33,6 +33,8 @@ from abps_node.exits import ExitCode
 from abps_node.identity import load_own_keys
 from abps_node.learning import Learner, initial_trunk_digest, make_learner, trunk_layout
 from abps_node.store import Recovered, Store, models
+from abps_node.members import Members
+from abps_node.metrics.server import MetricsServer
 from abps_node.store.salvage import salvage
 from abps_node.traffic import Traffic
 from abps_node.transport import Transport, Undeliverable
@@ -152,6 +154,7 @@ class Daemon:
         self._tasks: set[asyncio.Task[None]] = set()
         self._reports: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._metrics: MetricsServer | None = None
         self._housekeeping_due = 0.0
 
     async def run(self) -> int:
@@ -179,6 +182,8 @@ class Daemon:
         finally:
             await self._take_down(discovery)
         _log.info("%s", end.detail, extra={"event": "ended", "fields": {"why": end.why}})
+            if self._config.metrics_bind is not None:
+                await self._serve_metrics(self._config.metrics_bind, discovery.events)
         return int(_EXIT_CODES[end.why])
 
     # Start and end ------------------------------------------------------------------------------
@@ -232,6 +237,17 @@ class Daemon:
         try:
             self._store.add_traffic(self._traffic.drain())
         except Superseded:
+    async def _serve_metrics(self, bind: str, inner: EventSink) -> None:
+        # Here, since the library takes half a second to import.
+        from abps_node.metrics.serving import serve_metrics
+
+        queues = {"events": self._inbox, "tasks": self._tasks}
+        center, counters = self._node.center, self._transport.counters
+        self._sink, self._metrics, url = await serve_metrics(
+            self._config.path, bind, center, counters, inner, queues, REBIND_S
+        )
+        _log.info("metrics at %s", url, extra={"event": "metrics", "fields": {"url": url}})
+
             # The newer copy keeps its own accounts; this one may not write any more.
             _log.warning("the last byte counts of this copy are lost, a newer one runs")
 
@@ -239,6 +255,8 @@ class Daemon:
         task = asyncio.get_running_loop().create_task(self._guarded(work), name=name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        if self._metrics is not None:
+            await self._metrics.close()
         # Canceled before its first step, the task would leave the work behind, never awaited.
         task.add_done_callback(lambda _: work.close())
 

@@ -65,6 +65,10 @@ state_dir = "state"
 # password_file = "keys/broker.password"
 # ca_file = "broker-ca.crt"
 # events = true                # summaries of rounds, for dashboards
+
+# Numbers about the running center for a Prometheus server, from this machine only.
+# [metrics]
+# bind = "tcp://127.0.0.1:9464"
 """
 
 _DATA: Final = """\

@@ -146,7 +146,7 @@ class EventQueue:
             partners=[partner.peer for partner in record.partners],
             rest=record.rest.cause if record.rest is not None else None,
             metric=record.validation.metric,
-            value=self._told(record.validation),
+            value=told_utility(record.validation, self._min_events),
             best_round=commit.best_round,
             seconds=_rounded(record.durations.get("total", 0.0)),
             bytes_sent=sum(record.bytes_sent.values()),
@@ -165,10 +165,6 @@ class EventQueue:
             case _:
                 pass
 
-    def _told(self, validation: ValidationRecord) -> float | None:
-        few = min(validation.events, validation.rows - validation.events) < self._min_events
-        return None if few else _rounded(validation.value)
-
     def _add(self, kind: type[Event], round: int, **fields: object) -> None:
         self._number += 1
         if len(self._waiting) >= self._limit:
@@ -183,6 +179,15 @@ class EventQueue:
         }
         self._waiting.append(kind.model_validate({**common, **fields}))
         self._wake()
+
+
+def told_utility(validation: ValidationRecord, min_events: int) -> float | None:
+    """The utility as outsiders may know it: three decimals, None over few patients.
+
+    Few are fewer than ``min_events`` with or without the label.
+    """
+    few = min(validation.events, validation.rows - validation.events) < min_events
+    return None if few else _rounded(validation.value)
 
 
 def _rounded(value: float) -> float | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import sqlite3
 import tempfile
 from collections.abc import Iterator
@@ -30,6 +31,8 @@ def check_port(config: CenterConfig) -> Iterator[Finding]:
         yield from _outbound_only(config)
     else:
         yield from _port(config, config.bind)
+    if config.metrics_bind is not None:
+        yield from _metrics(config, config.metrics_bind)
 
 
 def _outbound_only(config: CenterConfig) -> Iterator[Finding]:
@@ -49,10 +52,10 @@ def _outbound_only(config: CenterConfig) -> Iterator[Finding]:
 def _port(config: CenterConfig, bind: str) -> Iterator[Finding]:
     import zmq
 
-    with zmq.Context() as context, context.socket(zmq.ROUTER) as socket:
-        socket.linger = 0
+    with zmq.Context() as context, context.socket(zmq.ROUTER) as router:
+        router.linger = 0
         try:
-            socket.bind(bind)
+            router.bind(bind)
         except zmq.ZMQError as error:
             # libzmq's own text would repeat the address.
             cause = os.strerror(error.errno) if error.errno else str(error)
@@ -80,6 +83,26 @@ def _port(config: CenterConfig, bind: str) -> Iterator[Finding]:
             "port",
             "no address of this center is known to the others; it can only connect to them",
             "set advertise, or the address in the roster",
+        )
+
+
+def _metrics(config: CenterConfig, bind: str) -> Iterator[Finding]:
+    host, port = split_address(bind)
+    name = "" if host == "*" else host.strip("[]")
+    family = socket.AF_INET6 if ":" in name else socket.AF_INET
+    try:
+        socket.create_server((name, port), family=family).close()
+    except OSError as error:
+        cause = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
+        raise BindError(
+            f"{config.path}: metrics.bind: found {bind}, which cannot be bound: {cause}"
+        ) from error
+    yield ok("port", f"metrics: {bind} is free")
+    if not is_loopback(host):
+        yield warning(
+            "port",
+            f"metrics: {bind} is open to other machines, without password or encryption",
+            "let a firewall or a proxy decide who may read it, or bind to 127.0.0.1",
         )
 
 
