@@ -146,10 +146,10 @@ def load_center_config(path: str | Path, known: Federation | None = None) -> Cen
         log_level=file.log_level,
         record_stimuli=file.record_stimuli,
         aims=_aims(file, federation.contract),
+        metrics_bind=file.metrics.bind if file.metrics is not None else None,
         mqtt=own_access(path, file.id, file.mqtt) if federation.discovery.broker else None,
     )
 
-        metrics_bind=file.metrics.bind if file.metrics is not None else None,
 
 def _aims(file: CenterFile, contract: Contract) -> Aims | None:
     """None where the plain step of the contract says it all."""
