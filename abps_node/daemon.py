@@ -33,7 +33,6 @@ from abps_node.exits import ExitCode
 from abps_node.identity import load_own_keys
 from abps_node.learning import Learner, initial_trunk_digest, make_learner, trunk_layout
 from abps_node.store import Recovered, Store, models
-from abps_node.members import Members
 from abps_node.metrics.server import MetricsServer
 from abps_node.store.salvage import salvage
 from abps_node.traffic import Traffic
