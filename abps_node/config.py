@@ -80,6 +80,8 @@ class CenterConfig:
     data: Path
     state_dir: Path
     secret_key: Path
+    members: Path
+    """Changes to the roster; need not exist."""
     bind: str | None
     """None for a center that takes no connections."""
     advertise: str | None
@@ -93,10 +95,10 @@ class CenterConfig:
     """MiB that are kept; 0 for none."""
     aims: Aims | None = None
     """What this center learns beyond the contract; None for the contract's label alone."""
-    mqtt: BrokerAccess | None = None
-    """Set if and only if discovery goes through a broker."""
     metrics_bind: str | None = None
     """Where metrics are served; None for nowhere."""
+    mqtt: BrokerAccess | None = None
+    """Set if and only if discovery goes through a broker."""
 
     @property
     def member(self) -> Member:
@@ -138,6 +140,7 @@ def load_center_config(path: str | Path, known: Federation | None = None) -> Cen
         data=_absolute(path, file.data),
         state_dir=_absolute(path, file.state_dir),
         secret_key=_absolute(path, file.secret_key),
+        members=_absolute(path, file.members),
         bind=None if file.bind == NO_BIND else file.bind,
         advertise=file.advertise,
         goal=file.goal if file.goal is not None else federation.contract.policy.goal,

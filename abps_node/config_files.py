@@ -291,6 +291,11 @@ class CenterFile(Strict):
     state_dir: FilePath = Field(
         default="state", description="folder for the durable state; made at the first start"
     )
+    members: FilePath = Field(
+        default="members.json",
+        description="the changes to the roster that `abps peers add` and `abps peers revoke` made "
+        "(`docs/members.md`)",
+    )
     goal: Goal | None = Field(
         default=None, description="this center's own goal; default: `contract.policy.goal`"
     )

@@ -14,7 +14,7 @@ import os
 import signal
 import time
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final
 
 import torch
@@ -32,8 +32,10 @@ from abps_node.event_sink import EventSink, NoEvents
 from abps_node.exits import ExitCode
 from abps_node.identity import load_own_keys
 from abps_node.learning import Learner, initial_trunk_digest, make_learner, trunk_layout
-from abps_node.store import Recovered, Store, models
+from abps_node.members import Members
+from abps_node.members_file import with_members
 from abps_node.metrics.server import MetricsServer
+from abps_node.store import Recovered, Store, models
 from abps_node.store.salvage import salvage
 from abps_node.traffic import Traffic
 from abps_node.transport import Transport, Undeliverable
@@ -64,15 +66,20 @@ TAKES_NO_CONNECTIONS: Final = "takes no connections, only opens them"
 
 _EXIT_CODES: Final = {
     "finished": ExitCode.OK,
+    "left": ExitCode.OK,
     "stopped": ExitCode.STOPPED,
     "superseded": ExitCode.SUPERSEDED,
     "refused": ExitCode.REFUSED,
 }
 _log = logging.getLogger("abps_node.daemon")
+Begin = Callable[[], Awaitable[None]]
+"""Awaited once the center listens and is announced; returns when it may begin."""
 
 
-def run_center(config: CenterConfig) -> int:
+def run_center(config: CenterConfig, begin: Begin | None = None) -> int:
     """Run one center until it has finished, is stopped, or cannot go on; returns an exit code.
+
+    ``begin``: before it returns the center answers, but looks for nobody and trains nothing.
 
     Raises ``NodeError`` for bad data, keys, state, or an address that cannot be bound.
     """
@@ -92,7 +99,7 @@ def run_center(config: CenterConfig) -> int:
         if found.tensors is not None:
             learner.load_state_tensors(found.tensors)
         record = open_record(config.state_dir, store, config.id, incarnation, contract.digest())
-        daemon = Daemon(config, data, learner, store, record, incarnation, found.recovered)
+        daemon = Daemon(config, data, learner, store, record, incarnation, found.recovered, begin)
         # A full collection walks through all that torch has loaded, 0.1 s and more in which nobody
         # is answered. What is there now stays to the end, so it need not be looked at again.
         gc.freeze()
@@ -112,12 +119,15 @@ class Daemon:
         record: OutboundRecord,
         incarnation: int,
         recovered: Recovered,
+        begin: Begin | None = None,
     ) -> None:
         contract = config.federation.contract
         self._config = config
         self._store = store
         self._outbound = record
         self._recovered = recovered
+        self._begin = begin
+        self._begun = asyncio.Event()
         self._identity = Identity(
             center=config.id,
             incarnation=incarnation,
@@ -130,17 +140,20 @@ class Daemon:
             initial_trunk=initial_trunk_digest(contract),
             outbound_only=config.bind is None,
         )
-        self._roster = {member.id: member.public_key for member in config.federation.roster}
-        self._node = make_node(config, self._identity, self._roster, _memory(recovered))
+        self._members = Members(config)
+        roster = self._members.now.keys
+        self._node = make_node(config, self._identity, roster, _memory(recovered))
         self._worker = Worker(config, data, learner)
         self._max_payload = self._identity.layout.payload_bytes(contract.policy.wire_dtype)
         self._curve = contract.security == "curve"
         self._traffic = Traffic(self._curve)
+        keys = load_own_keys(config) if self._curve else None
+        self._own_key = keys.public if keys is not None else config.member.public_key
         self._transport = Transport(
             center_id=config.id,
             bind=config.bind,
-            keys=load_own_keys(config) if self._curve else None,
-            roster=self._roster,
+            keys=keys,
+            roster=roster,
             max_frame_bytes=codec.max_frame_bytes(self._max_payload),
             on_frame=self._on_frame,
             on_misbehavior=self._on_misbehavior,
@@ -148,12 +161,12 @@ class Daemon:
             identify=None if self._curve else self._identify,
         )
         self._sink: EventSink = NoEvents()
+        self._metrics: MetricsServer | None = None
         self._inbox: deque[ev.Event] = deque()
         self._busy = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._reports: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._metrics: MetricsServer | None = None
         self._housekeeping_due = 0.0
 
     async def run(self) -> int:
@@ -163,7 +176,7 @@ class Daemon:
         self._listen_to_signals(loop)
         endpoint = await self._bind()
         discovery = make_discovery(
-            self._config.federation,
+            with_members(self._config, self._own_key),
             self._config.id,
             self._config.mqtt,
             self._on_remark,
@@ -172,20 +185,35 @@ class Daemon:
         self._sink = discovery.events
         try:
             await self._announce(discovery, endpoint)
+            if self._config.metrics_bind is not None:
+                await self._serve_metrics(self._config.metrics_bind, discovery.events)
             self._feed(ev.Started())
             if self._recovered.finished:
                 self._start_reports()
-            self._spawn("discovery", discovery.watch(self._on_found))
+            discovery.admit(self._members.now.keys)
+            self._spawn("begin", self._await_begin())
+            self._spawn("discovery", self._discover(discovery))
+            watch = self._members.watch(
+                self._transport, discovery, self._feed, self._on_found, self._on_remark
+            )
+            self._spawn("members", watch)
             self._on_tick()
             end = await self._end
         finally:
             await self._take_down(discovery)
         _log.info("%s", end.detail, extra={"event": "ended", "fields": {"why": end.why}})
-            if self._config.metrics_bind is not None:
-                await self._serve_metrics(self._config.metrics_bind, discovery.events)
         return int(_EXIT_CODES[end.why])
 
     # Start and end ------------------------------------------------------------------------------
+
+    async def _await_begin(self) -> None:
+        if self._begin is not None:
+            await self._begin()
+        self._begun.set()
+
+    async def _discover(self, discovery: Discovery) -> None:
+        await self._begun.wait()
+        await discovery.watch(self._on_found)
 
     async def _bind(self) -> str:
         """Bind; an older copy of this center on the same port gets a moment to notice and end."""
@@ -222,20 +250,6 @@ class Daemon:
             text = "security is «none»: everything, trunks included, goes in clear over the network"
             _log.warning(text, extra={"event": "insecure"})
 
-    async def _take_down(self, discovery: Discovery) -> None:
-        tasks = [*self._tasks, *([self._reports] if self._reports else [])]
-        for task in tasks:
-            task.cancel()
-        if self._timer is not None:
-            self._timer.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await self._transport.close(LINGER_MS)
-        await asyncio.to_thread(self._worker.close)
-        close_recording(self._node)
-        await discovery.withdraw()
-        try:
-            self._store.add_traffic(self._traffic.drain())
-        except Superseded:
     async def _serve_metrics(self, bind: str, inner: EventSink) -> None:
         # Here, since the library takes half a second to import.
         from abps_node.metrics.serving import serve_metrics
@@ -247,6 +261,22 @@ class Daemon:
         )
         _log.info("metrics at %s", url, extra={"event": "metrics", "fields": {"url": url}})
 
+    async def _take_down(self, discovery: Discovery) -> None:
+        tasks = [*self._tasks, *([self._reports] if self._reports else [])]
+        for task in tasks:
+            task.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._metrics is not None:
+            await self._metrics.close()
+        await self._transport.close(LINGER_MS)
+        await asyncio.to_thread(self._worker.close)
+        close_recording(self._node)
+        await discovery.withdraw()
+        try:
+            self._store.add_traffic(self._traffic.drain())
+        except Superseded:
             # The newer copy keeps its own accounts; this one may not write any more.
             _log.warning("the last byte counts of this copy are lost, a newer one runs")
 
@@ -254,8 +284,6 @@ class Daemon:
         task = asyncio.get_running_loop().create_task(self._guarded(work), name=name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        if self._metrics is not None:
-            await self._metrics.close()
         # Canceled before its first step, the task would leave the work behind, never awaited.
         task.add_done_callback(lambda _: work.close())
 
@@ -440,6 +468,7 @@ class Daemon:
             self._start_reports()
 
     async def _train(self, effect: Train) -> None:
+        await self._begun.wait()
         self._feed(await self._worker.train(effect))
 
     async def _merge(self, effect: Merge) -> None:

@@ -226,7 +226,10 @@ class Center:
         return CardMessage(self.identity.incarnation, self.identity.card)
 
     def send(self, peer: str, message: Message) -> None:
-        """Queue a message."""
+        """Queue a message; to one that is no member any more nothing is said."""
+        known = self.peers.by_id.get(peer)
+        if known is not None and known.revoked:
+            return
         self.out.append(Send(peer, message))
 
     def note(

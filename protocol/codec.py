@@ -269,6 +269,6 @@ _FIELDS: Final[dict[type[m.Message], tuple[_Field, ...]]] = {
     m.Reconcile: _layout(_field("sessions", _sessions, lambda ids: [str(item) for item in ids])),
     m.Ping: _layout(),
     m.Pong: _layout(),
-    m.Goodbye: _layout(_field("finished", _flag), _field("settled", _flag)),
+    m.Goodbye: _layout(_field("finished", _flag), _field("settled", _flag), _field("left", _flag)),
 }
 """The fields of every message, in their order on the wire; the payload of weights stands apart."""

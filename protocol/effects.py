@@ -128,7 +128,7 @@ class PeerChanged(Effect):
 
     peer: str
     status: str
-    """unmet, met, suspect, finished, away or refused."""
+    """A word of ``peers.PeerStatus``."""
     incarnation: int
     card: tuple[float, ...] | None
     detail: str
@@ -136,7 +136,7 @@ class PeerChanged(Effect):
 
 @dataclass(frozen=True)
 class Exit(Effect):
-    """End the process. ``why`` is finished, stopped or superseded."""
+    """End the process. ``why`` is finished, stopped, left, superseded or refused."""
 
     why: str
     detail: str

@@ -42,6 +42,20 @@ class Unreachable(Event):
 
 
 @dataclass(frozen=True)
+class MemberAdded(Event):
+    """People of this center admitted a member, by its key."""
+
+    peer: str
+
+
+@dataclass(frozen=True)
+class MemberRevoked(Event):
+    """People of this center revoked the last key of a member, or it ran out."""
+
+    peer: str
+
+
+@dataclass(frozen=True)
 class Heard(Event):
     """A well-formed message came over a connection authenticated as ``peer``."""
 
@@ -120,3 +134,5 @@ class StopRequested(Event):
     """Somebody wants the center to end (SIGTERM, the launcher, its own newer copy)."""
 
     reason: str
+    leave: bool = False
+    """For good: the others are told not to wait for it."""

@@ -99,8 +99,8 @@ def on_hello(center: Center, peer: Peer, message: Hello) -> None:
     elif message.card.values != peer.card:
         text = f"{peer.id} changed its card without a new sequence number; the first one counts"
         center.note("card-changed", text, peer.id, "warning")
-    news = not peer.met or peer.away or peer.refused is not None
-    peer.met, peer.away, peer.refused = True, False, None
+    news = not peer.met or peer.away or peer.left or peer.refused is not None
+    peer.met, peer.away, peer.left, peer.refused = True, False, False, None
     peer.finished = message.finished
     heard_from(center, peer)
     if news:

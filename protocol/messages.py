@@ -351,11 +351,14 @@ class Goodbye(Message):
     finished: bool
     settled: bool
     """Whether the sender lacks no final word of the receiver any more."""
+    left: bool = False
+    """Whether it leaves for good: nobody need wait for it, though it may return."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         _check_bool("finished", self.finished)
         _check_bool("settled", self.settled)
+        _check_bool("left", self.left)
 
 
 MESSAGE_KINDS: dict[str, type[Message]] = {

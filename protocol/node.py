@@ -10,7 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from protocol import agenda, exchange, handshake, introduction, negotiation, rounds, settlement
+from protocol import (
+    agenda,
+    exchange,
+    handshake,
+    introduction,
+    membership,
+    negotiation,
+    rounds,
+    settlement,
+)
 from protocol.center import Center, Identity, Memory, Phase, Round
 from protocol.contract import Contract
 from protocol.effects import Effect, Exit, SaveSessions
@@ -18,6 +27,8 @@ from protocol.events import (
     Event,
     Flooded,
     Heard,
+    MemberAdded,
+    MemberRevoked,
     Merged,
     Misbehaved,
     Reachable,
@@ -146,6 +157,10 @@ class Node:
                 negotiation.close_open_sessions(center, peer, "undeliverable")
             case Misbehaved():
                 self._misbehaved(event)
+            case MemberAdded(peer=name):
+                membership.on_added(center, name)
+            case MemberRevoked(peer=name):
+                membership.on_revoked(center, name)
             case _:
                 pass
 
@@ -190,9 +205,12 @@ class Node:
 
     def _stop(self, event: StopRequested) -> None:
         center = self.center
-        handshake.farewell(center)
+        if event.leave:
+            membership.leave(center)
+        else:
+            handshake.farewell(center)
         center.enter(Phase.STOPPED)
-        why = "finished" if center.finished else "stopped"
+        why = "left" if event.leave else "finished" if center.finished else "stopped"
         center.out.append(Exit(why, event.reason))
 
     def _sent(self, event: Sent) -> None:
@@ -221,6 +239,8 @@ class Node:
         peer = center.peers.by_id.get(event.peer)
         if peer is None:
             center.note("unknown-peer", f"{event.peer} is not on the roster", event.peer, "warning")
+            return
+        if peer.revoked:
             return
         if not peer.bucket.take(center.now):
             self._over_rate(peer)
@@ -269,5 +289,9 @@ _HANDLERS: dict[type[Message], Callable[[Center, Peer, Any], None]] = {
     Settle: settlement.on_settle,
     Reconcile: settlement.on_reconcile,
     Ping: lambda center, peer, message: handshake.on_ping(center, peer),
-    Goodbye: handshake.on_goodbye,
+    Goodbye: lambda center, peer, message: (
+        membership.on_left(center, peer)
+        if message.left
+        else handshake.on_goodbye(center, peer, message)
+    ),
 }

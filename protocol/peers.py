@@ -25,6 +25,10 @@ class PeerStatus(StrEnum):
     FINISHED = "finished"
     AWAY = "away"
     REFUSED = "refused"
+    LEFT = "left"
+    """It said goodbye for good."""
+    REVOKED = "revoked"
+    """No member any more."""
     UNREACHABLE = "unreachable"
     """No connection can come about: this center takes none, and knows no address of the peer."""
 
@@ -49,11 +53,13 @@ class Peer:
     suspect: bool = False
     finished: bool = False
     away: bool = False
+    left: bool = False
     satisfied: bool = False
     """It is finished and lacks no final word of ours any more."""
     told_satisfied: bool = False
     """We told it the same of us."""
     refused: str | None = None
+    revoked: bool = False
     incarnation: int = 0
     card: tuple[float, ...] | None = None
     card_sequence: int = 0
@@ -74,10 +80,14 @@ class Peer:
     @property
     def status(self) -> PeerStatus:
         """The word for people and records."""
+        if self.revoked:
+            return PeerStatus.REVOKED
         if self.refused is not None:
             return PeerStatus.REFUSED
         if not self.met:
             return PeerStatus.UNREACHABLE if self.unreachable else PeerStatus.UNMET
+        if self.left:
+            return PeerStatus.LEFT
         if self.finished:
             return PeerStatus.FINISHED
         if self.away:
@@ -96,7 +106,8 @@ class Peer:
 
     def is_due(self, now: float) -> bool:
         """Whether a hello or ping may go out to it now, if there is a reason for one."""
-        wanted = self.reachable and self.refused is None and not self.finished
+        gone = self.finished or self.left or self.revoked
+        wanted = self.reachable and self.refused is None and not gone
         return wanted and now >= self.next_contact
 
     def stalled(self, round_number: int) -> None:
@@ -130,6 +141,12 @@ class Peers:
             self._ordered = None
         return self.by_id[peer_id]
 
+    def renew(self, peer_id: str) -> Peer:
+        """A member joins, and nothing is known of it, whatever was before."""
+        self.by_id.pop(peer_id, None)
+        self._ordered = None
+        return self.add(peer_id)
+
     def __getitem__(self, peer_id: str) -> Peer:
         return self.by_id[peer_id]
 
@@ -138,6 +155,10 @@ class Peers:
         if self._ordered is None:
             self._ordered = [self.by_id[key] for key in sorted(self.by_id)]
         return self._ordered
+
+    def members(self) -> list[Peer]:
+        """All but those that were revoked."""
+        return [peer for peer in self.all() if not peer.revoked]
 
     def compatible(self) -> list[Peer]:
         """Those that were met and not refused."""

@@ -46,7 +46,7 @@ class ProposalRecord(Recorded):
     session: str
     """Empty if the peer did not answer the hello that goes before a proposal."""
     outcome: str
-    """accepted, rejected, withdrawn, timeout, undeliverable, or crossed."""
+    """accepted, rejected, withdrawn, timeout, undeliverable, crossed, revoked, or left."""
     reason: str | None = None
     """The reason of a rejection, as the rejecting side named it."""
     seconds: float = 0.0

@@ -147,10 +147,10 @@ def _rest(center: Center, failed: int) -> RestRecord:
     outcomes += ["exchange-failed"] * failed
     return diagnose(
         RestFacts(
-            roster=len(peers.all()),
+            roster=len(peers.members()),
             known=known_peers(center),
             unavailable=sum(
-                p.status in (PeerStatus.SUSPECT, PeerStatus.AWAY)
+                p.status in (PeerStatus.SUSPECT, PeerStatus.AWAY, PeerStatus.LEFT)
                 or (p.status is PeerStatus.MET and p.blocked_until > current.number)
                 for p in known
             ),

@@ -32,7 +32,7 @@ def begin_to_wait(center: Center) -> None:
     """Say what the first round waits for, and how long at most."""
     pacing = center.contract.pacing
     center.enter(Phase.WAITING)
-    wanted = min(pacing.min_peers, len(center.peers.all()))
+    wanted = min(pacing.min_peers, len(center.peers.members()))
     if wanted and pacing.start_wait_s:
         peers = "1 peer" if wanted == 1 else f"{wanted} peers"
         center.note("start-wait", f"waiting for {peers}, at most {pacing.start_wait_s:g} s")
@@ -43,8 +43,9 @@ def wait_for_peers(center: Center) -> None:
     pacing = center.contract.pacing
     met = len(center.peers.compatible())
     waited = center.now - center.phase_started >= pacing.start_wait_s
-    refused = sum(peer.refused is not None for peer in center.peers.all())
-    hopeless = 0 < refused == len(center.peers.all())
+    members = center.peers.members()
+    refused = sum(peer.refused is not None for peer in members)
+    hopeless = 0 < refused == len(members)
     if met < pacing.min_peers and not waited and not hopeless:
         return
     if met == 0 and refused and pacing.min_peers > 0:
@@ -64,7 +65,7 @@ def wait_for_peers(center: Center) -> None:
 
 def _unmet(center: Center) -> str:
     """Who is missing, and of whom not even an address is known; the first few of many."""
-    missing = [peer for peer in center.peers.all() if not peer.compatible]
+    missing = [peer for peer in center.peers.members() if not peer.compatible]
     words = [
         peer.id if peer.reachable else f"{peer.id} (no address)" for peer in missing[:NAMED_UNMET]
     ]
@@ -95,7 +96,7 @@ def _name_unreachable(center: Center) -> None:
     """Say once of whom a center without connections of its own has heard no address."""
     if not center.identity.outbound_only:
         return
-    for peer in center.peers.all():
+    for peer in center.peers.members():
         if peer.met or peer.reachable or peer.unreachable:
             continue
         peer.unreachable = True
@@ -370,7 +371,7 @@ def linger(center: Center) -> None:
     for peer in center.peers.all():
         unsettled = peer.id in lacking
         waited_for = everybody or unsettled
-        if not (peer.met or waited_for):
+        if not (peer.met or waited_for) or peer.revoked or peer.left:
             continue  # most of a large federation: this comes first
         seen = max(peer.last_heard, center.phase_started if waited_for else 0.0)
         if peer.refused is not None or center.now - seen >= wait:

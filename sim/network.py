@@ -17,7 +17,7 @@ import numpy as np
 
 from protocol import codec
 from protocol.beliefs import Belief
-from protocol.center import Identity, Memory
+from protocol.center import Identity, Memory, Phase
 from protocol.contract import Contract
 from protocol.effects import (
     CommitRound,
@@ -36,6 +36,8 @@ from protocol.events import (
     Coalition,
     Event,
     Heard,
+    MemberAdded,
+    MemberRevoked,
     Merged,
     ModelRef,
     Reachable,
@@ -125,6 +127,10 @@ class Actor:
     crash_after: int | None = None
     """Effects to perform before the next crash."""
     paused_until: float = 0.0
+    revoked: set[str] = field(default_factory=set)
+    """Whom its people have revoked: that survives a crash."""
+    merged_until: dict[str, int] = field(default_factory=dict)
+    """Peer to the last round whose merge could have begun when it was revoked."""
 
 
 class Network:
@@ -153,6 +159,8 @@ class Network:
         self._queue: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
         cards, train_s = cards or {}, train_s or {}
+        self.gone: set[str] = set()
+        """Who left, or was ever revoked: nobody need agree with it on everything."""
         self.actors = {
             name: Actor(
                 id=name,
@@ -183,6 +191,8 @@ class Network:
         actor.node = Node(self.contract, identity, self.actors, actor.disk.memory())
         self._say(f"{name} starts, incarnation {identity.incarnation}")
         self._feed(actor, Started())
+        for peer in sorted(actor.revoked):
+            self._feed(actor, MemberRevoked(peer))
         for peer in self.actors:
             if peer != name:
                 self._feed(actor, Reachable(peer))
@@ -206,6 +216,40 @@ class Network:
     def stop(self, name: str) -> None:
         """Ask a center to end."""
         self._feed(self.actors[name], StopRequested("asked to"))
+
+    def leave(self, name: str) -> None:
+        """Ask a center to leave for good."""
+        self.gone.add(name)
+        self._feed(self.actors[name], StopRequested("asked to", leave=True))
+
+    def join(self, name: str) -> None:
+        """A new center: everybody admits it, then it starts."""
+        self.actors[name] = Actor(name, Disk(), card=(0.2, 5.0), size=100, train_s=0.05)
+        for actor in self.actors.values():
+            if actor.id != name:
+                self._feed(actor, MemberAdded(name))
+                self._feed(actor, Reachable(name))
+        self.start(name)
+
+    def revoke(self, name: str, by: str) -> None:
+        """The people of one center revoke another; what that one sends is dropped from now on."""
+        actor = self.actors[by]
+        if name == by or name in actor.revoked:
+            return
+        self.gone.add(name)
+        actor.revoked.add(name)
+        begun = actor.node is not None and actor.node.phase is Phase.CREDITING
+        actor.merged_until[name] = len(actor.disk.commits) + begun
+        self._feed(actor, MemberRevoked(name))
+
+    def readmit(self, name: str, by: str) -> None:
+        """They admit it again."""
+        actor = self.actors[by]
+        if name in actor.revoked:
+            actor.revoked.discard(name)
+            del actor.merged_until[name]
+            self._feed(actor, MemberAdded(name))
+            self._feed(actor, Reachable(name))
 
     def freeze(self, name: str, seconds: float) -> None:
         """Stall a center's loop (SIGSTOP): nothing reaches it, then everything at once."""
@@ -314,6 +358,8 @@ class Network:
 
     def _deliver(self, sender: str, receiver: str, frame: bytes) -> None:
         message = codec.decode(frame, LAYOUT.payload_bytes("float32"))
+        if sender in self.actors[receiver].revoked:
+            return
         self._feed(self.actors[receiver], Heard(sender, message, len(frame)))
 
     def _say(self, text: str) -> None:
@@ -345,6 +391,8 @@ def disagreements(network: Network) -> list[str]:
     found = []
     for actor in network.actors.values():
         for row in actor.disk.sessions.values():
+            if network.gone & {actor.id, row.peer}:
+                continue
             other = network.actors[row.peer].disk.sessions.get(row.session)
             theirs = State.ABORTED if other is None else State(other.state)
             theirs = State.ABORTED if theirs is State.WITHDRAWN else theirs

@@ -12,6 +12,7 @@ import errno
 import hashlib
 import logging
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -44,7 +45,7 @@ class Recorder:
         keep_bytes: int,
         contract: Contract,
         identity: Identity,
-        roster: dict[str, str],
+        roster: Iterable[str],
         memory: Memory,
     ) -> None:
         """Begin a new file; older ones beyond ``keep_bytes`` go."""
@@ -151,7 +152,7 @@ class Recorder:
 
 
 def make_node(
-    config: CenterConfig, identity: Identity, roster: dict[str, str], memory: Memory
+    config: CenterConfig, identity: Identity, roster: Iterable[str], memory: Memory
 ) -> Node:
     """The state machine of a center, recorded if center.toml asks for it."""
     contract, keep = config.federation.contract, config.record_stimuli * MEBIBYTE
@@ -174,7 +175,7 @@ class RecordedNode(Node):
         self,
         contract: Contract,
         identity: Identity,
-        roster: dict[str, str],
+        roster: Iterable[str],
         memory: Memory,
         recorder: Recorder,
     ) -> None:

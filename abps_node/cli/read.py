@@ -1,4 +1,4 @@
-"""The commands that look at a center's state: status, rounds, peers, isolation, logs.
+"""The commands that look at a center's state: status, rounds, isolation, logs, and peers.
 
 They read the state directory alone, so they work beside a running daemon, after it was killed and
 when it has ended, and change nothing. Errors end the command with one message and a code of
@@ -42,8 +42,11 @@ Level = Literal["debug", "info", "warning", "error"]
 
 def register(app: typer.Typer) -> None:
     """Add the commands to ``app``."""
-    for command in (status, rounds, peers, isolation, logs):
+    from abps_node.cli.peers import app as peers  # which takes its options from here
+
+    for command in (status, rounds, isolation, logs):
         app.command(command.__name__)(command)
+    app.add_typer(peers, name="peers")
 
 
 def status(path: Where, as_json: Json = False) -> None:
@@ -91,24 +94,6 @@ def rounds(
         return
     follower = read_rounds.Follower(reader, last, as_json, objectives)
     _until_the_end(reader, follower.step)
-
-
-def peers(
-    path: Where,
-    everyone: Annotated[
-        bool, typer.Option("--all", help="also list peers of whom there is nothing to tell")
-    ] = False,
-    as_json: Json = False,
-) -> None:
-    """The belief over every peer, and what is known of it."""
-    from abps_node.cli import read_peers
-    from abps_node.cli.human import console, to_json
-
-    table = read_peers.collect(_reader(path))
-    if as_json:
-        typer.echo(to_json(read_peers.document(table)))
-    else:
-        read_peers.show(table, console(), everyone)
 
 
 def isolation(path: Where, last: Last = None, as_json: Json = False) -> None:

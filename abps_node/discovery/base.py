@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -11,6 +11,9 @@ from protocol.effects import Note
 
 Found = Callable[[str, str | None], None]
 """Called with a center's id and its address, ``tcp://host:port``; None: the address is gone."""
+
+Keys = Mapping[str, tuple[str, ...]]
+"""Public keys (z85) of each member."""
 
 Say = Callable[[Note], None]
 """Called with what belongs into the log and among the center's events."""
@@ -54,6 +57,9 @@ class Discovery(Protocol):
 
     async def watch(self, found: Found) -> None:
         """Report each address when it is first seen, changes, or is withdrawn, until cancelled."""
+
+    def admit(self, members: Keys) -> None:
+        """From now on these are the members, by these keys; may be called at any time."""
 
     def readable(self) -> list[Sighting]:
         """One look, for the preflight: every other center of the roster, in its order."""

@@ -17,7 +17,7 @@ from aiomqtt import Client
 
 from abps_node.addresses import is_concrete
 from abps_node.config import Broker, BrokerAccess, Member
-from abps_node.discovery.base import Found, Published, Say, Sighting, unrecorded
+from abps_node.discovery.base import Found, Keys, Published, Say, Sighting, unrecorded
 from abps_node.discovery.broker import BrokerDoor, BrokerTrouble, subscribe
 from abps_node.discovery.mqtt_cards import BrokerCard, CardBook, Topics
 from abps_node.discovery.mqtt_events import KINDS, EventQueue
@@ -115,6 +115,12 @@ class MqttDiscovery:
         for card in self._book.cards.values():
             self._report(card.id, card.address)
         await asyncio.shield(self._start())
+
+    def admit(self, members: Keys) -> None:
+        """Cards of new members lie with the broker already, or come."""
+        self._book.admit(members)
+        for card in self._book.cards.values():
+            self._report(card.id, card.address)
 
     def readable(self) -> list[Sighting]:
         """What has been heard so far."""

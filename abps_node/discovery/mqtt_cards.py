@@ -15,7 +15,7 @@ from typing import Final, Literal
 from pydantic import ValidationError
 
 from abps_node.config import Member
-from abps_node.discovery.base import Sighting
+from abps_node.discovery.base import Keys, Sighting
 from abps_node.discovery.cards import MAX_CARD_BYTES, AddressCard, UnusableCard, first_problem
 
 REPORT_AGAIN_S: Final = 600.0
@@ -68,7 +68,7 @@ class Topics:
         return center_id if f"{head}/+" == self.all_cards else None
 
 
-def parse_card(payload: bytes, center_id: str, public_key: str) -> BrokerCard:
+def parse_card(payload: bytes, center_id: str, *public_keys: str) -> BrokerCard:
     """The card of this center; ``UnusableCard`` says what was found and what is allowed."""
     if len(payload) > MAX_CARD_BYTES:
         raise UnusableCard(f"found {len(payload)} bytes, allowed: {MAX_CARD_BYTES}")
@@ -78,7 +78,7 @@ def parse_card(payload: bytes, center_id: str, public_key: str) -> BrokerCard:
         raise UnusableCard(first_problem(error, "the card")) from error
     if card.id != center_id:
         raise UnusableCard(f"id: found {card.id!r}, allowed: the last level of the topic")
-    if card.public_key != public_key:
+    if card.public_key not in public_keys:
         raise UnusableCard(f"public_key: found {card.public_key}, allowed: the roster's")
     return card
 
@@ -95,7 +95,9 @@ class CardBook:
     """What the broker has said about the other centers; holds no more than one card for each."""
 
     def __init__(self, roster: Sequence[Member], center_id: str, topics: Topics) -> None:
-        self._keys = {m.id: m.public_key for m in roster if m.id != center_id}
+        self._center_id = center_id
+        self._keys: Keys = {m.id: (m.public_key,) for m in roster if m.id != center_id}
+        self._strange: dict[str, bytes] = {}
         self._topics = topics
         self._problems: dict[str, str] = {}
         self._quiet_until: dict[str, float] = {}
@@ -108,18 +110,34 @@ class CardBook:
         center = self._topics.center_of(topic)
         if center is None or center not in self._keys:
             self._report_stranger(topic)
+            if center is not None and center != self._center_id:
+                self._keep_for_later(center, payload)
             return None
         self._problems.pop(center, None)
         if not payload:
             self.cards.pop(center, None)
             return News(center, None)
         try:
-            card = parse_card(payload, center, self._keys[center])
+            card = parse_card(payload, center, *self._keys[center])
         except UnusableCard as error:
             self._problems[center] = str(error)
             self._report(center, str(error))
             return None
         return self._enter(card)
+
+    def admit(self, members: Keys) -> None:
+        """Other members; cards of those that were strangers count from now on."""
+        self._keys = {name: keys for name, keys in members.items() if name != self._center_id}
+        for center in [name for name in self.cards if name not in self._keys]:
+            del self.cards[center]
+        for center in [name for name in self._strange if name in self._keys]:
+            self.take(self._topics.card(center), self._strange.pop(center))
+
+    def _keep_for_later(self, center: str, payload: bytes) -> None:
+        """A new member's card may come before the word that it is one."""
+        self._strange.pop(center, None)
+        if payload and len(payload) <= MAX_CARD_BYTES and len(self._strange) < MAX_STRANGERS:
+            self._strange[center] = payload
 
     def _enter(self, card: BrokerCard) -> News | None:
         known = self.cards.get(card.id)

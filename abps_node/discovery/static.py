@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 from abps_node.config import Member
-from abps_node.discovery.base import Found, Sighting
+from abps_node.discovery.base import Found, Keys, Sighting
 from abps_node.event_sink import EventSink, NoEvents
 
 
@@ -29,6 +29,9 @@ class StaticDiscovery:
             if member.address is not None:
                 found(member.id, member.address)
         await asyncio.Event().wait()
+
+    def admit(self, members: Keys) -> None:
+        """Addresses come with the members themselves here."""
 
     def readable(self) -> list[Sighting]:
         """A center without an address can only be met if it connects by itself."""

@@ -10,6 +10,7 @@ from typing import Final
 from abps_node.config import CenterConfig
 from abps_node.discovery import Sighting, make_discovery
 from abps_node.errors import TransportError
+from abps_node.members_file import with_members
 from abps_node.preflight.broker import check_broker
 from abps_node.preflight.finding import Finding, ok, warning
 
@@ -33,10 +34,10 @@ def check_peers(config: CenterConfig) -> Iterator[Finding]:
     elif folder is not None:
         yield _folder(folder)
         fix = _NOT_STARTED
-        sightings = make_discovery(config.federation, config.id).readable()
+        sightings = make_discovery(with_members(config), config.id).readable()
     else:
         fix = "add its address to the roster, or leave it to that center to connect"
-        sightings = make_discovery(config.federation, config.id).readable()
+        sightings = make_discovery(with_members(config), config.id).readable()
     if not sightings:
         yield warning("peers", "no other center is on the roster", "add the others' entries")
         return

@@ -47,6 +47,7 @@ class Links:
         misbehavior: Throttle,
         notice: Throttle,
         refused_by: Callable[[str, str], None],
+        wrong_key: Callable[[str], None],
         idle_s: float,
     ) -> None:
         self._monitor = monitor
@@ -56,6 +57,7 @@ class Links:
         self._misbehavior = misbehavior
         self._notice = notice
         self._refused_by = refused_by
+        self._wrong_key = wrong_key
         self._quiet_s = 0.9 * idle_s
         self._outgoing: dict[str, str | None] = {}
 
@@ -123,6 +125,8 @@ class Links:
         else:
             causes = "another center or another program listens there, or it is going down"
             self._notice(peer, "handshake-failed", f"{endpoint} cannot be authenticated: {causes}")
+            if peer is not None:
+                self._wrong_key(peer)
 
     def _refused_protocol(self, value: int) -> None:
         self._counters.refused_handshakes["protocol"] += 1

@@ -44,7 +44,7 @@ from abps_node.transport.links import EVENTS, Links
 from abps_node.transport.overhead import wire_bytes
 from abps_node.transport.reports import Counters, Report, Throttle
 from abps_node.transport.routes import Route, RouteTable
-from abps_node.transport.trust import AllowList, Gatekeeper
+from abps_node.transport.trust import AllowList, Gatekeeper, Keys
 from abps_node.transport.undeliverable import Reason, Undeliverable
 
 REFUSAL_HOLD_S: Final = 2.0
@@ -63,7 +63,7 @@ class Transport:
         center_id: str,
         bind: str | None,
         keys: KeyPair | None,
-        roster: Mapping[str, str],
+        roster: Mapping[str, Keys],
         max_frame_bytes: int,
         on_frame: Callable[[str, bytes], None],
         on_misbehavior: Report,
@@ -77,10 +77,10 @@ class Transport:
         """Nothing is opened before ``start``.
 
         ``bind``: None for a center that takes no connections and only opens them.
-        ``roster``: center id to public key (z85), the own entry is ignored. ``on_frame(peer,
-        frame)``: a frame of an authenticated peer. ``on_misbehavior(peer or None, reason,
-        detail)``: something was refused. ``on_notice``: the same form for what is nobody's fault,
-        such as ``refused-by-peer`` (they do not know our key), ``handshake-failed``,
+        ``roster``: center id to public key (z85), or several; the own entry is ignored.
+        ``on_frame(peer, frame)``: a frame of an authenticated peer. ``on_misbehavior(peer or None,
+        reason, detail)``: something was refused. ``on_notice``: the same form for what is nobody's
+        fault, such as ``refused-by-peer`` (they do not know our key), ``handshake-failed``,
         ``connection-lost``.
         ``idle_s``: an opened connection through which nothing went for so long is closed; the next
         send opens it again.
@@ -160,8 +160,11 @@ class Transport:
 
     # -- peers --
 
-    def set_roster(self, roster: Mapping[str, str]) -> None:
-        """Admit and revoke at run time. A revoked key is cut off, its frames dropped at once."""
+    def set_roster(self, roster: Mapping[str, Keys]) -> None:
+        """Admit and revoke at run time. A revoked key is cut off, its frames dropped at once.
+
+        Of a center that has another key all connections are ended too, to be opened again by it.
+        """
         for peer in self._allowed.replace(roster):
             self._revoke(peer)
         self._guard.limit_accepted(self._max_accepted())
@@ -294,7 +297,8 @@ class Transport:
     # -- trouble --
 
     def _revoke(self, peer: str) -> None:
-        self._addresses.pop(peer, None)
+        if peer not in self._allowed:
+            self._addresses.pop(peer, None)
         for route in self._routes.of_peer(peer):
             self._disconnect(route)
         self._guard.cut_peer(peer, "its key is no longer on the roster")
@@ -307,6 +311,11 @@ class Transport:
     def _refused_by(self, peer: str, endpoint: str) -> None:
         self._refused_until[peer] = time.monotonic() + REFUSAL_HOLD_S
         self.drop(peer)
+
+    def _wrong_key(self, peer: str) -> None:
+        """Somebody else, or the peer under the other one of its keys."""
+        if self._allowed.expect_another_key(peer):
+            self.drop(peer)
 
     def _was_cut(self, peer: str | None, reason: str, detail: str) -> None:
         self.counters.cut_connections[reason] += 1
@@ -353,6 +362,7 @@ class Transport:
             misbehavior=self._misbehavior,
             notice=self._notice,
             refused_by=self._refused_by,
+            wrong_key=self._wrong_key,
             idle_s=self._idle_s,
         )
         self._inbox_reader = EdgeReader(self._socket, inbox.take)

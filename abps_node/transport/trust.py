@@ -21,31 +21,39 @@ from abps_node.transport.edge import EdgeReader
 ZAP_DOMAIN: Final = "abps"
 """Must be the same on the socket and here, else libzmq refuses everybody without a word."""
 
+Keys = str | tuple[str, ...]
+"""Of one center: its public key (z85), or several."""
+
 _log = logging.getLogger(__name__)
 
 
 class AllowList:
     """The centers that may talk to us, and their public keys (z85) where keys are used.
 
-    Changes take effect at once, on open connections too.
+    Changes take effect at once, on open connections too. A center may have several keys at a time,
+    while it changes from one to another: it proves itself by any of them.
     """
 
-    def __init__(self, center_id: str, roster: Mapping[str, str], with_keys: bool) -> None:
+    def __init__(self, center_id: str, roster: Mapping[str, Keys], with_keys: bool) -> None:
         self._center_id = center_id
         self._with_keys = with_keys
-        self._keys: dict[str, str] = {}
+        self._keys: dict[str, tuple[str, ...]] = {}
         self._owners: dict[str, str] = {}
         self.replace(roster)
 
-    def replace(self, roster: Mapping[str, str]) -> set[str]:
-        """Set the roster, the own entry being left out; returns those whose old key is void.
+    def replace(self, roster: Mapping[str, Keys]) -> set[str]:
+        """Set the roster, the own entry being left out; returns those of whom a key is void.
 
         ``TransportError`` if a key is malformed, or if two centers have the same, since the key is
         the identity. Then nothing changes.
         """
-        keys = {peer: key for peer, key in roster.items() if peer != self._center_id}
+        keys = {
+            peer: (found,) if isinstance(found, str) else tuple(found)
+            for peer, found in roster.items()
+            if peer != self._center_id
+        }
         owners = _owners(keys) if self._with_keys else {}
-        void = {peer for peer, key in self._keys.items() if keys.get(peer) != key}
+        void = {peer for peer, old in self._keys.items() if not set(old) <= set(keys.get(peer, ()))}
         self._keys, self._owners = keys, owners
         return void
 
@@ -56,17 +64,24 @@ class AllowList:
         return len(self._keys)
 
     def key_of(self, peer: str) -> str:
-        """The public key of a center on the list."""
-        return self._keys[peer]
+        """The public key that a center on the list is expected to answer with."""
+        return self._keys[peer][0]
+
+    def expect_another_key(self, peer: str) -> bool:
+        """It did not answer with the key expected: next time its next one; False if it has none."""
+        first, *others = self._keys.get(peer, ("",))
+        if others:
+            self._keys[peer] = (*others, first)
+        return bool(others)
 
     def owner(self, key: str) -> str | None:
         """The center whose key this is."""
         return self._owners.get(key)
 
 
-def _owners(keys: Mapping[str, str]) -> dict[str, str]:
+def _owners(keys: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
     owners: dict[str, str] = {}
-    for peer, key in keys.items():
+    for peer, key in ((peer, key) for peer, found in keys.items() for key in found):
         if not is_public_key(key):
             raise TransportError(f"roster: {peer}: found {key!r}, allowed: a public key in z85")
         if key in owners:

@@ -31,7 +31,7 @@ SAMPLES: list[m.Message] = [
     m.Reconcile(3, (_SESSION,)),
     m.Ping(1),
     m.Pong(1),
-    m.Goodbye(1, True, False),
+    m.Goodbye(1, True, False, left=True),
 ]
 FRAMES = [codec.encode(message) for message in SAMPLES]
 

@@ -1,8 +1,9 @@
-"""Any interleaving of loss, duplication, delay, reordering, crash and restart keeps the invariants.
+"""Any interleaving of loss, delay, crash, restart, revocation, leave and join keeps the invariants.
 
 Whole rounds only, at most κ partners, one session per pair and round, beliefs equal the fold over
-recorded credits; after the network has mended everybody finishes within a bound and no two ledgers
-disagree on any session.
+recorded credits, no trunk of a revoked member in a merge that began later; after the network has
+mended everybody finishes within a bound and no two ledgers disagree on any session, except with
+members that left or were revoked.
 """
 
 from __future__ import annotations
@@ -91,6 +92,29 @@ class Federation(RuleBasedStateMachine):
     def center_freezes(self, index: int, seconds: float) -> None:
         assert self.net is not None
         self.net.freeze(self._pick(index), seconds)
+
+    @rule(index=st.integers(0, 5), other=st.integers(0, 5))
+    def member_is_revoked(self, index: int, other: int) -> None:
+        assert self.net is not None
+        self.net.revoke(self._pick(index), by=self._pick(other))
+
+    @rule(index=st.integers(0, 5), other=st.integers(0, 5))
+    def member_is_admitted_again(self, index: int, other: int) -> None:
+        assert self.net is not None
+        self.net.readmit(self._pick(index), by=self._pick(other))
+
+    @rule(index=st.integers(0, 5))
+    def center_leaves(self, index: int) -> None:
+        assert self.net is not None
+        actor = self.net.actors[self._pick(index)]
+        if actor.node is not None and actor.paused_until <= self.net.now:
+            self.net.leave(actor.id)
+
+    @precondition(lambda self: self.net is not None and "x" not in self.net.actors)
+    @rule()
+    def center_joins(self) -> None:
+        assert self.net is not None
+        self.net.join("x")
 
     @precondition(lambda self: self.net is not None)
     @invariant()

@@ -112,6 +112,7 @@ NOT_IDS = ("", "A", "-a", ".a", "a b", "ä", "a" * 64, b"a", None, 1)
         *bad("sessions", (SESSION,) * 257, of=m.Reconcile(1, (SESSION,))),
         *bad("finished", *NOT_FLAGS, of=m.Goodbye(1, True, False)),
         *bad("settled", *NOT_FLAGS, of=m.Goodbye(1, True, False)),
+        *bad("left", *NOT_FLAGS, of=m.Goodbye(1, True, False)),
         *bad("proposer", *NOT_IDS, of=SESSION),
         *bad("acceptor", *NOT_IDS, of=SESSION),
         *bad("proposer_incarnation", 0, *NOT_COUNTS, of=SESSION),

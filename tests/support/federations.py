@@ -73,6 +73,9 @@ def check_rounds(net: Network) -> None:
                 prior = beliefs.get(credit.peer, Belief())
                 beliefs[credit.peer] = prior.updated(credit.phi_bar)
         assert beliefs == actor.disk.beliefs
+        for revoked, last in actor.merged_until.items():
+            late = [record for record in written if record.round > last]
+            assert all(p.peer != revoked for record in late for p in record.partners), revoked
 
 
 def check_at_rest(net: Network) -> None:
@@ -81,6 +84,8 @@ def check_at_rest(net: Network) -> None:
     assert disagreements(net) == []
     for actor in net.actors.values():
         for row in actor.disk.sessions.values():
+            if net.gone & {actor.id, row.peer}:
+                continue
             assert row.settled, row
             assert State(row.state) in (
                 State.COMPLETE,

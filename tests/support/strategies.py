@@ -99,7 +99,11 @@ MESSAGES: dict[str, st.SearchStrategy[m.Message]] = {
     "ping": st.builds(m.Ping, incarnation=positive_ints),
     "pong": st.builds(m.Pong, incarnation=positive_ints),
     "goodbye": st.builds(
-        m.Goodbye, incarnation=positive_ints, finished=st.booleans(), settled=st.booleans()
+        m.Goodbye,
+        incarnation=positive_ints,
+        finished=st.booleans(),
+        settled=st.booleans(),
+        left=st.booleans(),
     ),
 }
 """Message kind to a strategy for valid messages of it."""

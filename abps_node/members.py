@@ -1,0 +1,96 @@
+"""The members of a running center: watches the file of changes, and has them take effect.
+
+The file is looked at several times a second, which costs a stat; a key whose time is over ends by
+the clock. A file that cannot be read changes nothing, and is said once: who was revoked stays so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from abps_node.config import CenterConfig
+from abps_node.errors import ConfigError
+from abps_node.members_file import Stamp, read_changes, stamp_of
+from abps_node.membership import Change, Membership, membership
+from protocol import events as ev
+from protocol.effects import Note
+
+if TYPE_CHECKING:
+    from abps_node.discovery import Discovery
+    from abps_node.transport import Transport
+
+LOOK_S: Final = 0.2
+"""So late a change takes effect, at most."""
+
+
+class Members:
+    """Who is a member now, in step with the file."""
+
+    def __init__(self, config: CenterConfig) -> None:
+        """Raises ``ConfigError`` for a damaged file."""
+        self._config = config
+        self._stamp: Stamp | None = stamp_of(config.members)
+        self._changes = read_changes(config.members)
+        self._problem = ""
+        self.now = membership(config.federation.roster, self._changes, time.time())
+
+    async def watch(
+        self,
+        transport: Transport,
+        discovery: Discovery,
+        feed: Callable[[ev.Event], None],
+        found: Callable[[str, str | None], None],
+        say: Callable[[Note], None],
+    ) -> None:
+        """Have every change take effect, until cancelled: keys first, then what is decided."""
+        for name in sorted(self.now.revoked):
+            feed(ev.MemberRevoked(name))
+        while True:
+            await asyncio.sleep(LOOK_S)
+            before, news = self.now, self._look(say)
+            if self.now != before:
+                transport.set_roster(self.now.keys)
+                discovery.admit(self.now.keys)
+                self._tell(before, feed, found, say)
+            if any(c.action == "leave" and c.id == self._config.id for c in news):
+                feed(ev.StopRequested("asked to leave", leave=True))
+
+    def _look(self, say: Callable[[Note], None]) -> list[Change]:
+        """Read the file again if it is another one; returns what was added to it."""
+        stamp, known = stamp_of(self._config.members), len(self._changes)
+        if stamp is not None and stamp != self._stamp:
+            try:
+                self._changes = read_changes(self._config.members)
+                self._stamp, self._problem = stamp, ""
+            except ConfigError as error:
+                if str(error) != self._problem:
+                    self._problem = str(error)
+                    say(Note("members-unreadable", "error", None, self._problem, {}))
+        due = self.now.changes_at is not None and time.time() >= self.now.changes_at
+        if due or len(self._changes) != known:
+            self.now = membership(self._config.federation.roster, self._changes, time.time())
+        return self._changes[known:]
+
+    def _tell(
+        self,
+        before: Membership,
+        feed: Callable[[ev.Event], None],
+        found: Callable[[str, str | None], None],
+        say: Callable[[Note], None],
+    ) -> None:
+        for name in sorted(before.keys.keys() - self.now.keys.keys()):
+            feed(ev.MemberRevoked(name))
+        for name, keys in self.now.keys.items():
+            known = before.keys.get(name)
+            if known is None:
+                feed(ev.MemberAdded(name))
+            elif known != keys:
+                text = f"keys of {name} that count now: {', '.join(keys)}"
+                say(Note("member-keys", "info", name, text, {"keys": list(keys)}))
+            address = self.now.addresses.get(name)
+            new = known is None or before.addresses.get(name) != address
+            if address is not None and new and name != self._config.id:
+                found(name, address)
