@@ -91,7 +91,8 @@ def of_daemons(layout: FederationLayout) -> dict[str, Any]:
     trunk_bytes = Mlp.of(contract).trunk.size * (
         2 if contract.policy.wire_dtype == "bfloat16" else 4
     )
-    aurocs, partners, rounds, choices, changed = [], 0, 0, 0, 0
+    aurocs, partners, rounds, changed = [], 0, 0, 0
+    lags: list[int] = []
     causes: Counter[str] = Counter()
     for center in layout.centers:
         reader = Reader(center.state_dir)
@@ -104,7 +105,7 @@ def of_daemons(layout: FederationLayout) -> dict[str, Any]:
             record = entry.record
             rounds += 1
             partners += len(record.partners)
-            choices += 1
+            lags += [abs(each.lag) for each in record.partners if each.lag is not None]
             changed += record.belief_changed_order
             if record.rest is not None:
                 causes[record.rest.cause.value] += 1
@@ -116,7 +117,8 @@ def of_daemons(layout: FederationLayout) -> dict[str, Any]:
             partners * trunk_bytes, len(layout.centers), size, round(each)
         ),
         "mean_partners": partners / rounds,
-        "belief_changed_order": changed / choices,
+        "belief_changed_order": changed / rounds,
+        "mean_lag": statistics.fmean(lags),
         "isolation": {cause: count / rounds for cause, count in sorted(causes.items())},
     }
 
@@ -124,10 +126,11 @@ def of_daemons(layout: FederationLayout) -> dict[str, Any]:
 def told(who: str, found: dict[str, Any]) -> None:
     """One line for people."""
     rested = sum(found["isolation"].values())
+    lag = f", partners {found['mean_lag']:.1f} rounds apart" if "mean_lag" in found else ""
     print(
         f"{who:20} AUROC {found['mean_auroc']:.4f} over {found['scored_centers']} centers, "
         f"bandwidth {found['bandwidth_ratio']:.3f}×, partners {found['mean_partners']:.3f}, "
-        f"changed by belief {found['belief_changed_order']:.0%}, rested {rested:.1%}",
+        f"changed by belief {found['belief_changed_order']:.0%}, rested {rested:.1%}{lag}",
         flush=True,
     )
 
