@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 from rich.console import Console
@@ -21,6 +22,7 @@ from launch.layout import FederationLayout
 from launch.progress import CenterView, Progress, progress_on
 from launch.restarts import FINAL, RestartPolicy
 from launch.running import recorded
+from launch.start_gate import StartGate
 from launch.supervisor import LaunchError, Start, Supervisor, Ward, fork_daemon, succeeded
 from launch.template import warm_up
 from protocol.center import Phase
@@ -79,9 +81,12 @@ def launch_local(
         if command is None:
             warm_up(layout.contract)
         launch = _Launch(layout, progress)
-        start = fork_daemon if command is None else _starting(command)
+        gate = StartGate(len(layout.centers)) if command is None else None
+        start = partial(fork_daemon, gate=gate) if command is None else _starting(command)
         policy, hurry = restarts or RestartPolicy(), job is None
-        supervisor = Supervisor(layout.centers, start, launch, policy, grace_s, hurry=hurry)
+        supervisor = Supervisor(
+            layout.centers, start, launch, policy, grace_s, hurry=hurry, gate=gate
+        )
         return launch.run(supervisor)
 
 

@@ -22,6 +22,7 @@ from abps_node.exits import ExitCode
 from launch.children import Child, send_signal
 from launch.console import CONSOLE_NAME, Console
 from launch.restarts import Crashes, RestartPolicy
+from launch.start_gate import StartGate
 
 STOP_GRACE_S: Final = 15.0
 """How long children may take to end after SIGTERM; a daemon says goodbye within a few seconds…"""
@@ -92,6 +93,8 @@ class Supervisor:
     """After SIGTERM; None: a time that grows with the number of centers."""
     hurry: bool = True
     """Whether a second signal ends the grace: yes from a person, no from Slurm, which repeats."""
+    gate: StartGate | None = None
+    """What the children wait at, if they do."""
 
     def __post_init__(self) -> None:
         self.wards = [Ward(center, Crashes(self.policy)) for center in self.centers]
@@ -117,9 +120,11 @@ class Supervisor:
                     if not self.stopping:
                         self._start(ward)
                         self._turn(0.0)
+                self._await_all()
                 while not self.stopping and self._unfinished():
                     self._turn(self._until_due())
             finally:
+                self._open_gate()
                 self._end_all()
                 self.listener.look()
 
@@ -130,6 +135,8 @@ class Supervisor:
 
     def _until_due(self) -> float:
         due = [ward.due for ward in self.wards if ward.due is not None]
+        if self.gate is not None and self.gate.due is not None:
+            due.append(self.gate.due)
         return max(0.0, min([self._next_look, *due]) - time.monotonic())
 
     def _turn(self, wait_s: float) -> None:
@@ -137,6 +144,8 @@ class Supervisor:
         for key, _ in self._selector.select(wait_s):
             if isinstance(key.data, Ward):
                 self._drain(key.data)
+            elif key.data is self.gate:
+                self._open_gate()
             else:
                 key.fileobj.recv(4096)  # type: ignore[union-attr]
         self._collect()
@@ -144,6 +153,8 @@ class Supervisor:
         for ward in self.wards:
             if ward.due is not None and ward.due <= now and not self.stopping:
                 self._start(ward)
+        if self.gate is not None and self.gate.due is not None and self.gate.due <= now:
+            self._open_gate()
         if now >= self._next_look:
             self.listener.look()
             self._next_look = time.monotonic() + self.listener.period_s
@@ -190,6 +201,22 @@ class Supervisor:
                 ward.console.close()
         for end in self._wake or ():
             end.close()
+        if self.gate is not None:
+            self.gate.keep_childs_side()
+
+    # The gate -----------------------------------------------------------------------------------
+
+    def _await_all(self) -> None:
+        if self.gate is not None:
+            self.gate.all_started()
+            self._selector.register(self.gate, selectors.EVENT_READ, self.gate)
+
+    def _open_gate(self) -> None:
+        if self.gate is None or self.gate.fileno() < 0:
+            return
+        if self.gate.due is not None:
+            self._selector.unregister(self.gate)
+        self.gate.open()
 
     def _forget(self, console: Console) -> None:
         if console.reading >= 0:
@@ -237,7 +264,7 @@ class Supervisor:
         self._wake = woken, waker = socket.socketpair()
         for end in self._wake:
             end.setblocking(False)
-        self._selector.register(woken, selectors.EVENT_READ, None)
+        self._selector.register(woken, selectors.EVENT_READ, woken)
         former = {number: signal.getsignal(number) for number in (*_STOPPING, signal.SIGCHLD)}
         former_fd = signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -264,13 +291,19 @@ def succeeded(wards: Sequence[Ward]) -> bool:
     return all(ward.code == ExitCode.OK for ward in wards)
 
 
-def fork_daemon(center: CenterConfig, output: int, let_go: Callable[[], None]) -> Child:
+def fork_daemon(
+    center: CenterConfig,
+    output: int,
+    let_go: Callable[[], None],
+    gate: StartGate | None = None,
+) -> Child:
     """``Start`` by a fork of this process, which ``launch.template`` has prepared."""
     from launch.children import fork
 
     def work() -> int:
         from abps_node.cli.run import run_logged
 
-        return run_logged(center, console_level="error")
+        begin = None if gate is None else gate.pass_through
+        return run_logged(center, console_level="error", begin=begin)
 
     return fork(work, output, let_go)

@@ -17,6 +17,7 @@ from abps_node.exits import ExitCode, exit_code_for
 
 if TYPE_CHECKING:
     from abps_node.config import CenterConfig
+    from abps_node.daemon import Begin
 
 _log = logging.getLogger("abps_node.run")
 
@@ -41,10 +42,12 @@ def run(
     raise typer.Exit(run_logged(load_center_config(config)))
 
 
-def run_logged(config: CenterConfig, console_level: str = "debug") -> int:
+def run_logged(
+    config: CenterConfig, console_level: str = "debug", begin: Begin | None = None
+) -> int:
     """Set up the logs of this process, run the daemon, log how it ended; returns the exit code.
 
-    Below ``console_level`` lines go to the state directory alone.
+    Below ``console_level`` lines go to the state directory alone. ``begin``: see ``run_center``.
 
     For the main thread only, because of signals. Raises ``StoreError`` if not even the log can be
     written. Everything else that goes wrong is logged, so that a center which nobody watches leaves
@@ -57,7 +60,7 @@ def run_logged(config: CenterConfig, console_level: str = "debug") -> int:
         with _stoppable():
             from abps_node.daemon import run_center
 
-            code = run_center(config)
+            code = run_center(config, begin)
     except NodeError as error:
         code = exit_code_for(error)
         text = error.without_cell if isinstance(error, DataError) else str(error)

@@ -49,7 +49,7 @@ def starts(center):
 def work(center):
     %s
 
-local.fork_daemon = lambda center, output, let_go: fork(lambda: work(center), output, let_go)
+local.fork_daemon = lambda center, output, let_go, gate: fork(lambda: work(center), output, let_go)
 local.warm_up = lambda contract: None
 policy = RestartPolicy(tries=3, first_s=0.01, longest_s=0.02)
 console = Console(stderr=True, width=300)
