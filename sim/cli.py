@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sim import sweep_cli
+from sim import sweep_cli, tasks_cli
 from sim.cli_options import OPEN, DataDir, options_of
 
 if TYPE_CHECKING:
@@ -82,6 +82,7 @@ def run(
 
 
 sweep_cli.register(app)
+app.add_typer(tasks_cli.app, name="tasks")
 
 
 @app.command()

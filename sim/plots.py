@@ -68,7 +68,7 @@ def draw(results: Sequence[Result], out: Path, rows: Sequence[str] | None = None
         }
         for name, figure in pictures.items():
             if figure is not None:
-                yield from _save(figure, out / f"{data}-{name}")
+                yield from save(figure, out / f"{data}-{name}")
 
 
 def pareto(rows: Sequence[Row], data: str) -> Figure | None:
@@ -308,7 +308,8 @@ def _many(seeds: Sequence[int]) -> str:
     return f"{seeds[0]} to {seeds[-1]} seeds"
 
 
-def _save(figure: Figure, stem: Path) -> Iterator[Path]:
+def save(figure: Figure, stem: Path) -> Iterator[Path]:
+    """As PNG and SVG; yields the files."""
     # Without a date and with fixed ids, so that the same results give the same file.
     with matplotlib.rc_context({"svg.hashsalt": "abps", "svg.fonttype": "none"}):
         for suffix, metadata in ((".png", {"Software": None}), (".svg", {"Date": None})):

@@ -62,6 +62,14 @@ class Cell:
         """The name of the row."""
         return self.name or self.method
 
+    def config(self) -> dict[str, Any]:
+        """See ``config_of``."""
+        return config_of(self)
+
+    def run(self) -> dict[str, Any]:
+        """See ``run``."""
+        return run(self)
+
 
 def entry_of(name: str) -> Entry:
     """A method by name; ``ConfigError`` with those that are like it."""
@@ -101,7 +109,7 @@ def run(cell: Cell, progress: Progress | None = None, told: Told | None = None) 
     """
     policy = policy_of(cell)
     began = time.perf_counter()
-    with _one_thread():
+    with one_thread():
         made = federation(cell.source, cell.seed, progress).with_policy(policy)
         seeds = {center.id: derive_seed(cell.seed, center.id) for center in made.centers}
         engine = BatchedEngine(made.contract, made.centers, seeds)
@@ -259,7 +267,7 @@ def _share(part: int, whole: int) -> float | None:
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
+def one_thread() -> Iterator[None]:
     """Sums of torch come in one order, however many cores there are; given back at the end."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)

@@ -82,7 +82,7 @@ class Plan:
     """The cells of a sweep."""
 
     cells: tuple[Any, ...]
-    """Of ``sim.runner.Cell``, seed by seed."""
+    """Of ``sim.runner.Cell`` or ``sim.multi.runner.TaskCell``, seed by seed."""
     out: Path
 
     def open_cells(self) -> list[Any]:
@@ -100,14 +100,12 @@ class Plan:
         return Plan(tuple(known[key] for key in keys), self.out)
 
     def _is_there(self, cell: Any) -> bool:
-        from sim.runner import config_of
-
         path = results_files.file_of(self.out, cell.row, cell.seed)
         if not path.exists():
             return False
         found = results_files.read_file(path)[0]["config"]
         found["data"] = {key: found["data"][key] for key in ("name", "options")}
-        wanted = json.loads(json.dumps(config_of(cell)))
+        wanted = json.loads(json.dumps(cell.config()))
         for key, value in wanted.items():
             if found.get(key) != value:
                 raise ConfigError(
@@ -237,8 +235,6 @@ def _finished(
 
 def _work(cell: Any, out: Path) -> Result:
     """One cell in a process of its own; its file is written before anybody is told."""
-    from sim.runner import run
-
-    result = run(cell)
+    result: Result = cell.run()
     results_files.write(results_files.file_of(out, cell.row, cell.seed), result)
     return results_files.summary([result])[0]

@@ -123,7 +123,7 @@ def _planned(
         data,
         options,
         words["--data-dir"],
-        _numbers(words["--seeds"]),
+        numbers(words["--seeds"]),
         rows.split(",") if rows else None,
     )
     return planned if cells is None else planned.only(cells.split(","))
@@ -175,7 +175,8 @@ def _submit(planned: Plan, job: Job, words: list[str], dry_run: bool) -> None:
     )
 
 
-def _numbers(text: str | None) -> list[int] | None:
+def numbers(text: str | None) -> list[int] | None:
+    """``11,22`` as a list; ``ConfigError`` for anything else."""
     from abps_node.errors import ConfigError
 
     if text is None:

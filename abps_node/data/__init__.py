@@ -9,6 +9,7 @@ from abps_node.data.center import (
     load_center,
     load_with_patients,
     prepare_center,
+    prepare_table,
     split_rows,
 )
 from abps_node.data.encode import Encoder, input_names, input_size
@@ -31,6 +32,7 @@ __all__ = [
     "load_center",
     "load_with_patients",
     "prepare_center",
+    "prepare_table",
     "read_patients",
     "read_table",
     "split_rows",

@@ -17,7 +17,7 @@ from abps_node.data.fingerprint import Fingerprint, fingerprint, with_columns
 from abps_node.data.objectives import ObjectiveData, objective_data
 from abps_node.data.patients import Patients, column_names, read_patients
 from abps_node.data.split import Rows, SplitRows, split_by_class, split_by_group
-from abps_node.data.table import FloatArray, Texts, read_table
+from abps_node.data.table import FloatArray, Table, Texts, read_table
 from abps_node.errors import DataError
 from protocol.contract import Contract, Data
 from protocol.goal import CardCounts, build_card
@@ -112,15 +112,24 @@ def load_with_patients(
     data = contract.data
     own = () if aims is None else aims.columns
     table = read_table(path, list(dict.fromkeys([*column_names(data), *own])))
+    patients, rows, center = prepare_table(contract, center_id, table, aims)
+    found = fingerprint(data, patients, rows, center.encoder)
+    if aims is not None and center.objectives is not None:
+        found = with_columns(found, center.objectives.columns(aims))
+    return replace(center, fingerprint=found), patients
+
+
+def prepare_table(
+    contract: Contract, center_id: str, table: Table, aims: Aims | None = None
+) -> tuple[Patients, SplitRows, CenterData]:
+    """The same from a table that has been read, with the columns that contract and aims name."""
+    data = contract.data
     patients = read_patients(data, table)
     center = prepare_center(contract, center_id, patients)
     rows = split_rows(data, center_id, patients.labels, patients.groups)
-    found = fingerprint(data, patients, rows, center.encoder)
     if aims is not None:
-        objectives = objective_data(aims, table, rows)
-        center = replace(center, objectives=objectives)
-        found = with_columns(found, objectives.columns(aims))
-    return replace(center, fingerprint=found), patients
+        center = replace(center, objectives=objective_data(aims, table, rows))
+    return patients, rows, center
 
 
 def prepare_center(contract: Contract, center_id: str, patients: Patients) -> CenterData:

@@ -53,7 +53,7 @@ def _levels(name: str, sql: str, levels: list[str]) -> Column:
     return Column(Feature(name=name, kind="categorical", levels=levels), sql)
 
 
-_GROUPS: Final = {
+DIAGNOSES: Final = {
     "circulatory": "39\\d|4[0-5]\\d|785",
     "respiratory": "4[6-9]\\d|50\\d|51\\d|786",
     "digestive": "5[2-7]\\d|787",
@@ -66,19 +66,20 @@ _GROUPS: Final = {
 """ICD-9 groups of Strack et al., table 2, as patterns of the digits before the point."""
 
 
-def _among(codes: str, pattern: str) -> str:
+def among(codes: str, pattern: str) -> str:
+    """SQL: whether ICD-9 codes begin with what ``pattern`` says, to the point or the end."""
     return f"coalesce(regexp_matches({codes}, '^({pattern})(\\.|$)'), false)"
 
 
 _FIRST: Final = "CASE {} ELSE 'other' END".format(
-    " ".join(f"WHEN {_among('diag_1', rule)} THEN '{name}'" for name, rule in _GROUPS.items())
+    " ".join(f"WHEN {among('diag_1', rule)} THEN '{name}'" for name, rule in DIAGNOSES.items())
 )
 _ANY: Final = tuple(
     Column(
         Feature(name=f"any_{name}", kind="binary"),
-        "({})::INTEGER".format(" OR ".join(_among(f"diag_{k}", rule) for k in (1, 2, 3))),
+        "({})::INTEGER".format(" OR ".join(among(f"diag_{k}", rule) for k in (1, 2, 3))),
     )
-    for name, rule in _GROUPS.items()
+    for name, rule in DIAGNOSES.items()
 )
 _DRUGS: Final = (
     "metformin",
@@ -133,7 +134,7 @@ COLUMNS: Final = (
     _number("number_emergency"),
     _number("number_inpatient"),
     _number("number_diagnoses"),
-    _levels("first_diagnosis", _FIRST, [*_GROUPS, "other"]),
+    _levels("first_diagnosis", _FIRST, [*DIAGNOSES, "other"]),
     *_ANY,
     _levels("glucose", "nullif(max_glu_serum, 'None')", ["Norm", ">200", ">300"]),
     _levels("hba1c", "nullif(A1Cresult, 'None')", ["Norm", ">7", ">8"]),
@@ -147,7 +148,7 @@ def load(folder: Path, options: Options, progress: Progress | None = None) -> Da
     """All encounters that qualify; raises ``DataError`` and ``ConfigError``."""
     columns = chosen("diabetes130", COLUMNS, options.features, LEAKS)
     with tempfile.TemporaryDirectory() as scratch:
-        file = _unpacked(folder / FILE, Path(scratch))
+        file = unpacked(folder / FILE, Path(scratch))
         gone = ", ".join(f"'{code}'" for code in CANNOT_RETURN)
         sql = f"""
             SELECT 'proxy-' || coalesce(nullif(medical_specialty, '?'), 'unknown') AS {CENTER},
@@ -175,7 +176,8 @@ def load(folder: Path, options: Options, progress: Progress | None = None) -> Da
     return base.partitioned(dataset, options, default_centers=DRAWN)
 
 
-def _unpacked(archive: Path, scratch: Path) -> Path:
+def unpacked(archive: Path, scratch: Path) -> Path:
+    """The table in the archive, unpacked into ``scratch``; raises ``DataError``."""
     try:
         with zipfile.ZipFile(archive) as opened:
             names = [name for name in opened.namelist() if name.endswith(MEMBER)]

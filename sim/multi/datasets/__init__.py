@@ -1,0 +1,53 @@
+"""Data sets with several tasks. An adapter is imported when it is used."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+
+from abps_node.errors import ConfigError
+from sim.multi.tasks import TaskData
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What is known of a data set before anything is read."""
+
+    module: str
+    about: str
+    source: str
+    files: tuple[str, ...]
+
+
+DATASETS: Final[Mapping[str, Entry]] = {
+    "diabetes130": Entry(
+        "diabetes",
+        "early discharge, readmission within 30 days, length of stay",
+        "archive.ics.uci.edu/dataset/296, CC BY 4.0",
+        ("dataset_diabetes.zip",),
+    ),
+}
+
+
+def load(name: str, data_dir: Path | None = None) -> TaskData:
+    """Read a data set; ``data_dir`` None stands for what ``ABPS_DATA_DIR`` says.
+
+    Raises ``ConfigError`` for an unknown name, ``DataError`` for files missing or faulty.
+    """
+    return _load(name, data_dir)
+
+
+@lru_cache(maxsize=1)
+def _load(name: str, data_dir: Path | None) -> TaskData:
+    from sim.datasets.files import find_folder
+
+    if name not in DATASETS:
+        raise ConfigError(f"data set: found {name!r}, allowed: {', '.join(DATASETS)}")
+    entry = DATASETS[name]
+    folder = find_folder(name, data_dir, entry.files, entry.source)
+    found: TaskData = importlib.import_module(f"sim.multi.datasets.{entry.module}").load(folder)
+    return found

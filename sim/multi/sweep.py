@@ -1,0 +1,120 @@
+"""Experiment files of FedCARE's tables: rows × seeds, and an option that is varied.
+
+Cells are run, kept and resumed by ``sim.sweep``.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from abps_node.config_text import checked
+from abps_node.errors import ConfigError
+from protocol.contract import Strict
+from sim.multi.runner import TaskCell, entry_of, options_of, settings_of
+from sim.sweep import ROW, Plan
+
+
+class Row(Strict):
+    """A row that is not simply a method by name."""
+
+    name: str = Field(pattern=ROW, description="of the row")
+    method: str = Field(description="as `abps sim tasks methods` lists them")
+    settings: dict[str, Any] = Field(default_factory=dict, description="keys that differ")
+
+
+class Vary(Strict):
+    """One option of the data, each value in a run of its own: rows become ``name.option-value``."""
+
+    option: str = Field(description="of the federation, such as clients or rho")
+    values: list[int | float] = Field(min_length=1, description="each once")
+
+
+class TaskExperiment(Strict):
+    """An experiment file."""
+
+    data: str = Field(description="data set")
+    options: dict[str, Any] = Field(default_factory=dict, description="of the federation")
+    settings: dict[str, Any] = Field(default_factory=dict, description="of all rows")
+    seeds: list[int] = Field(min_length=1, description="each with its own clients and splits")
+    methods: list[str] = Field(default_factory=list, description="rows that are methods by name")
+    row: list[Row] = Field(default_factory=list, description="further rows")
+    vary: Vary | None = Field(default=None, description="an option that is varied")
+
+    @field_validator("seeds")
+    @classmethod
+    def _seeds_are_distinct(cls, seeds: list[int]) -> list[int]:
+        if len(set(seeds)) != len(seeds) or min(seeds) < 0:
+            raise ValueError("seeds: each once, none negative")
+        return seeds
+
+    @model_validator(mode="after")
+    def _rows_are_distinct(self) -> Self:
+        names = [row.name for row in self.rows]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"methods: row {name!r} stands there twice")
+        if not names:
+            raise ValueError("methods: none, and no row either")
+        return self
+
+    @property
+    def rows(self) -> list[Row]:
+        """All of them."""
+        return [*(Row(name=method, method=method) for method in self.methods), *self.row]
+
+
+def read_experiment(path: Path) -> TaskExperiment:
+    """Read an experiment file; ``ConfigError`` names the file and the key."""
+    try:
+        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: is not TOML: {error}") from error
+    experiment, problems = checked(TaskExperiment, raw, path)
+    if experiment is None:
+        raise ConfigError("\n".join(problems))
+    return experiment
+
+
+def plan(
+    experiment: TaskExperiment,
+    out: Path,
+    data_dir: Path | None = None,
+    seeds: Sequence[int] | None = None,
+    rows: Sequence[str] | None = None,
+) -> Plan:
+    """All cells, seed by seed; ``ConfigError`` for an unknown method, row, option or setting."""
+    known = [row.name for row in experiment.rows]
+    for name in rows or ():
+        if name not in known:
+            raise ConfigError(f"--rows: found {name!r}, allowed: {', '.join(known)}")
+    vary = experiment.vary
+    points: list[tuple[str, dict[str, Any]]] = [("", {})]
+    if vary is not None:
+        points = [(f".{vary.option}-{value:g}", {vary.option: value}) for value in vary.values]
+    cells = tuple(
+        TaskCell(
+            row.method,
+            seed,
+            experiment.data,
+            {**experiment.options, **changed},
+            {**experiment.settings, **row.settings},
+            row.name + suffix,
+            data_dir,
+        )
+        for seed in seeds or experiment.seeds
+        for suffix, changed in points
+        for row in experiment.rows
+        if not rows or row.name in rows
+    )
+    for cell in cells:
+        entry_of(cell.method)
+        settings_of(cell)
+        options_of(cell)
+    return Plan(cells, out)

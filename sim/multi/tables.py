@@ -1,0 +1,126 @@
+"""Results by task: mean ± standard deviation over seeds, beside FedCARE's Tables III to V."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from abps_node.errors import NodeError
+from sim.tables import Result, Spread
+
+PAPER: Final[Mapping[str, Mapping[str, tuple[float, ...]]]] = {
+    "diabetes130": {
+        "fedavg": (0.712, 0.681, 2.91),
+        "fedprox": (0.724, 0.694, 2.82),
+        "fmgda": (0.773, 0.748, 2.33),
+        "fsmgda": (0.779, 0.754, 2.26),
+        "pafnet": (0.775, 0.751, 2.25),
+        "fedcare": (0.801, 0.771, 1.98),
+    },
+    "mimic-iii": {
+        "fedavg": (0.831, 0.795, 2.10),
+        "fedprox": (0.829, 0.793, 2.07),
+        "fmgda": (0.801, 0.761, 2.79),
+        "fsmgda": (0.851, 0.815, 1.84),
+        "pafnet": (0.855, 0.814, 1.78),
+        "fedcare": (0.870, 0.824, 1.47),
+    },
+}
+"""AUROC, AUROC and MAE in days of the three tasks, in their order in the data set (IV, V)."""
+
+
+@dataclass(frozen=True)
+class TaskRow:
+    """One row over its seeds."""
+
+    data: str
+    name: str
+    seeds: tuple[int, ...]
+    tasks: Mapping[str, Spread | None]
+    """Task to AUROC or MAE, each the mean over the clients with that task."""
+    auroc: Spread | None
+    """Mean over the tasks measured by it."""
+    kilobatches: float
+    """Mini-batches of all clients, both stages, in thousands."""
+    megabytes: float
+    paper: tuple[float, ...] | None
+
+
+def table(results: Sequence[Result]) -> list[TaskRow]:
+    """One row per data set and name, in the order of the results.
+
+    Raises ``NodeError`` for results of other commands.
+    """
+    groups: dict[tuple[str, str], list[Result]] = {}
+    for each in results:
+        if "tasks" not in each:
+            raise NodeError(f"{each['name']}: found no tasks, allowed: results of abps sim tasks")
+        groups.setdefault((each["config"]["data"]["name"], each["name"]), []).append(each)
+    return [_row(data, name, rows) for (data, name), rows in groups.items()]
+
+
+def _row(data: str, name: str, results: list[Result]) -> TaskRow:
+    tasks = list(dict.fromkeys(task for each in results for task in each["tasks"]))
+    batches = [sum(each["mini_batches"].values()) for each in results]
+    return TaskRow(
+        data,
+        name,
+        tuple(sorted(each["seed"] for each in results)),
+        {
+            task: _spread([each["tasks"].get(task, {}).get("mean") for each in results])
+            for task in tasks
+        },
+        _spread([each["mean_auroc"] for each in results]),
+        statistics.fmean(batches) / 1000,
+        statistics.fmean(each["bytes"] for each in results) / 1e6,
+        PAPER.get(data, {}).get(name),
+    )
+
+
+def _spread(values: Sequence[Any]) -> Spread | None:
+    known = [value for value in values if value is not None]
+    return Spread.of(known) if known else None
+
+
+def _lines(rows: Sequence[TaskRow]) -> list[tuple[str, ...]]:
+    tasks = list(dict.fromkeys(task for row in rows for task in row.tasks))
+    head = ["row"]
+    for task in tasks:
+        head += [task, "paper"]
+    lines = [(*head, "mean AUROC", "1000 batches", "MB", "seeds")]
+    for row in rows:
+        cells = [row.name]
+        for number, task in enumerate(tasks):
+            found = row.tasks.get(task)
+            cells.append("–" if found is None else str(found))
+            cells.append("" if row.paper is None else f"{row.paper[number]:g}")
+        mean = "–" if row.auroc is None else str(row.auroc)
+        tail = (f"{row.kilobatches:.1f}", f"{row.megabytes:.1f}", f"{len(row.seeds)}")
+        lines.append((*cells, mean, *tail))
+    return lines
+
+
+def text(rows: Sequence[TaskRow]) -> Iterator[str]:
+    """Aligned columns, one block per data set."""
+    for data in dict.fromkeys(row.data for row in rows):
+        lines = _lines([row for row in rows if row.data == data])
+        widths = [max(len(cell) for cell in column) for column in zip(*lines, strict=True)]
+        yield data
+        for first, *rest in lines:
+            padded = (cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True))
+            yield "  ".join([first.ljust(widths[0]), *padded]).rstrip()
+
+
+def markdown(rows: Sequence[TaskRow]) -> Iterator[str]:
+    """A table for a page, one per data set."""
+    for data in dict.fromkeys(row.data for row in rows):
+        head, *lines = _lines([row for row in rows if row.data == data])
+        yield f"**{data}**"
+        yield ""
+        yield "| " + " | ".join(head) + " |"
+        yield "| --- |" + " ---: |" * (len(head) - 1)
+        for first, *rest in lines:
+            yield "| " + " | ".join([f"`{first}`", *rest]) + " |"
+        yield ""
