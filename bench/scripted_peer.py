@@ -117,7 +117,9 @@ class ScriptedPeer:
         session = proposal.session
         self.say(m.Accept(INCARNATION, session, proposal.round))
         theirs = await self.hear(m.Weights)
-        self.say(replace(theirs, incarnation=INCARNATION))
+        # Its own trunk would be refused as an echo: the least bit of a parameter differs.
+        payload = bytes([theirs.payload[0] ^ 1]) + bytes(theirs.payload[1:])
+        self.say(replace(theirs, incarnation=INCARNATION, payload=payload))
         self.say(m.Done(INCARNATION, session, verified=True, reason=""))
         await self.hear(m.Done)
         final = await self.hear(m.Settle)

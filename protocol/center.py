@@ -21,6 +21,7 @@ from protocol.ledger import Ledger, Session
 from protocol.messages import CardMessage, Message, SessionId
 from protocol.peers import Peer, Peers
 from protocol.randomness import derive_rng
+from protocol.provenance import Provenance
 from protocol.ranking import Ranking
 from protocol.record import ObjectivesRecord
 from protocol.timing import StretchedClock
@@ -169,6 +170,8 @@ class Center:
     clock: StretchedClock = field(default_factory=StretchedClock)
     now: float = 0.0
     """Protocol time of the present stimulus, seconds."""
+    provenance: Provenance = field(default_factory=Provenance)
+    """Which trunks were here before."""
     best_round: int = 0
     best_metric: float = float("-inf")
     rounds_without_gain: int = 0

@@ -47,7 +47,7 @@ def on_weights(center: Center, peer: Peer, message: Weights, frame_bytes: int) -
     session.peer_round, session.staleness = message.round, message.staleness
     session.size = message.size
     try:
-        vector = _checked(center, message)
+        vector = _checked(center, peer, message)
     except TrunkError as error:
         _refuse(center, peer, session, message, error)
         return
@@ -60,8 +60,11 @@ def on_weights(center: Center, peer: Peer, message: Weights, frame_bytes: int) -
     _acknowledge(center, peer, message, "")
 
 
-def _checked(center: Center, message: Weights) -> trunks.Vector:
+def _checked(center: Center, peer: Peer, message: Weights) -> trunks.Vector:
     policy = center.contract.policy
+    if message.round + message.staleness > policy.rounds:
+        found = f"found round {message.round} and {message.staleness} rounds of staleness"
+        raise TrunkError("trunk-claim", f"{found}, allowed: rounds 1 to {policy.rounds}")
     if message.layout != center.layout_digest:
         found, own = message.layout[:12], center.layout_digest[:12]
         raise TrunkError("trunk-layout", f"found {found}…, allowed: {own}…")
@@ -73,6 +76,7 @@ def _checked(center: Center, message: Weights) -> trunks.Vector:
     vector = trunks.unpack(message.payload, center.identity.layout, policy.wire_dtype)
     own_norm = center.own.norm if center.own is not None else 0.0
     trunks.check(vector, own_norm, policy.max_norm_ratio)
+    center.provenance.check(peer.id, message.payload, message.round)
     return vector
 
 

@@ -94,11 +94,7 @@ def on_hello(center: Center, peer: Peer, message: Hello) -> None:
         return
     if message.incarnation > peer.incarnation:
         _new_incarnation(center, peer, message)
-    if message.card.sequence > peer.card_sequence:
-        peer.card, peer.card_sequence = message.card.values, message.card.sequence
-    elif message.card.values != peer.card:
-        text = f"{peer.id} changed its card without a new sequence number; the first one counts"
-        center.note("card-changed", text, peer.id, "warning")
+    _take_card(center, peer, message)
     news = not peer.met or peer.away or peer.left or peer.refused is not None
     peer.met, peer.away, peer.left, peer.refused = True, False, False, None
     peer.finished = message.finished
@@ -115,6 +111,29 @@ def on_hello(center: Center, peer: Peer, message: Hello) -> None:
         center.send(peer.id, hello(center, reply=True))
     peer.next_reconcile = center.now
     ask_unsettled(center, peer)
+
+
+def _take_card(center: Center, peer: Peer, message: Hello) -> None:
+    """The newest card counts; but who has one may change it once a round, and not unnoticed.
+
+    Else a peer could show each proposal the card that passes the filter.
+    """
+    card, number = message.card, center.round.number
+    if card.values == peer.card:
+        peer.card_sequence = max(peer.card_sequence, card.sequence)
+        return
+    if card.sequence <= peer.card_sequence:
+        text = f"{peer.id} changed its card without a new sequence number; the first one counts"
+        center.note("card-changed", text, peer.id, "warning")
+        return
+    if peer.card is not None:
+        if peer.card_round == number:
+            text = f"{peer.id} changed its card more than once in round {number}; the first counts"
+            center.note("card-changed", text, peer.id, "warning")
+            return
+        center.note("card-renewed", f"{peer.id} has a new card", peer.id)
+        peer.card_round = number
+    peer.card, peer.card_sequence = card.values, card.sequence
 
 
 def _disagreement(center: Center, peer: Peer, message: Hello) -> tuple[RefuseReason, str] | None:

@@ -63,6 +63,8 @@ class Peer:
     incarnation: int = 0
     card: tuple[float, ...] | None = None
     card_sequence: int = 0
+    card_round: int = -1
+    """Own round in which it last replaced its card by another."""
     last_heard: float = 0.0
     next_contact: float = 0.0
     """Protocol time of the next hello or ping, while there is a reason for one."""

@@ -112,6 +112,7 @@ def on_trained(center: Center, event: Trained) -> None:
         return
     payload = trunks.pack(event.trunk, center.contract.policy.wire_dtype)
     center.own = OwnTrunk(event.round, event.trunk, trunks.norm(event.trunk), payload)
+    center.provenance.made(payload)
     current.train_seconds, current.loss = event.seconds, event.loss
     current.objectives = event.objectives
     current.gather_started = center.now

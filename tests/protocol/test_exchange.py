@@ -70,6 +70,10 @@ BAD_TRUNKS: list[tuple[dict[str, Any], str]] = [
     ({"payload": b""}, "trunk-length"),
     ({"dtype": "bfloat16"}, "trunk-dtype"),
     ({"layout": "a" * 64}, "trunk-layout"),
+    ({"round": 6}, "trunk-claim"),
+    ({"round": 2**53}, "trunk-claim"),
+    ({"round": 1, "staleness": 2**53}, "trunk-claim"),
+    ({"round": 2, "staleness": 4}, "trunk-claim"),
 ]
 
 
@@ -99,7 +103,7 @@ def test_a_stale_trunk_is_refused_without_blame() -> None:
 
 
 def test_without_a_bound_a_stale_trunk_earns_normal_credit() -> None:
-    it, session = exchanging()
+    it, session = exchanging({"rounds": 37})
     it.weights("a", session, staleness=30, round=7)
     it.done("a", session)
     (partner,) = finish_round(it).record.partners

@@ -161,8 +161,31 @@ def test_a_card_is_fixed_until_its_sequence_rises() -> None:
     assert it.notes("card-changed")
     it.hear("a", it.hello("a", card=CardMessage(2, (0.9, 5.0))))
     assert it.node.center.peers["a"].card == (0.9, 5.0)
+    assert it.notes("card-renewed")
     it.hear("a", it.hello("a", card=CardMessage(1, (0.2, 5.0))))
     assert it.node.center.peers["a"].card == (0.9, 5.0)
+
+
+def test_a_card_changes_once_a_round() -> None:
+    it = OneCenter(contract())
+    it.meet("a")
+    it.meet("z")
+    for sequence in range(2, 50):
+        it.hear("a", it.hello("a", card=CardMessage(sequence, (sequence / 100, 5.0))))
+    peer = it.node.center.peers["a"]
+    assert (peer.card, peer.card_sequence) == ((0.02, 5.0), 2)
+    assert len(it.notes("card-renewed")) == 1
+    number = it.node.center.round.number
+    assert f"more than once in round {number};" in it.notes("card-changed")[0].text
+    it.train()
+    it.wait(5.0)
+    it.merge()
+    it.wait(2.0)
+    assert it.node.center.round.number == number + 1
+    it.hear("a", it.hello("a", card=CardMessage(50, (0.5, 5.0))))
+    assert (peer.card, peer.card_sequence) == ((0.5, 5.0), 50)
+    it.hear("a", it.hello("a", card=CardMessage(60, (0.5, 5.0))))
+    assert peer.card_sequence == 60, "the same card with a new number is no change"
 
 
 def test_silence_makes_suspect_and_any_message_clears_it() -> None:
