@@ -91,6 +91,8 @@ class CenterConfig:
     seed: int
     compare_alone: bool
     log_level: LogLevel
+    join_from: Literal["initial", "partner"] = "initial"
+    """Where a center that has never merged begins."""
     record_stimuli: int = 0
     """MiB that are kept; 0 for none."""
     aims: Aims | None = None
@@ -146,6 +148,7 @@ def load_center_config(path: str | Path, known: Federation | None = None) -> Cen
         goal=file.goal if file.goal is not None else federation.contract.policy.goal,
         seed=file.seed,
         compare_alone=file.compare_alone,
+        join_from=file.join_from,
         log_level=file.log_level,
         record_stimuli=file.record_stimuli,
         aims=_aims(file, federation.contract),

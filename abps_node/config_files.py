@@ -302,6 +302,12 @@ class CenterFile(Strict):
     seed: int = Field(
         default=0, ge=0, lt=2**63, description="of this center's own randomness (exploration, ties)"
     )
+    join_from: Literal["initial", "partner"] = Field(
+        default="initial",
+        description="where a center that has never merged begins: at the contract's initial trunk, "
+        "or at the trunks of its first partners, which take the place of its own in that merge "
+        "(`docs/members.md`)",
+    )
     compare_alone: bool = Field(
         default=True, description="also train without partners, to tell what the federation gave"
     )

@@ -15,6 +15,7 @@ import signal
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from typing import Any, Final
 
 import torch
@@ -30,19 +31,19 @@ from abps_node.discovery import Discovery, make_discovery
 from abps_node.errors import BindError, NodeError, Superseded
 from abps_node.event_sink import EventSink, NoEvents
 from abps_node.exits import ExitCode
-from abps_node.identity import load_own_keys
 from abps_node.learning import Learner, initial_trunk_digest, make_learner, trunk_layout
 from abps_node.members import Members
 from abps_node.members_file import with_members
 from abps_node.metrics.server import MetricsServer
 from abps_node.store import Recovered, Store, models
+from abps_node.store.memory import memory_of
 from abps_node.store.salvage import salvage
 from abps_node.traffic import Traffic
 from abps_node.transport import Transport, Undeliverable
 from abps_node.worker import Worker
 from protocol import codec
 from protocol import events as ev
-from protocol.center import Identity, Memory
+from protocol.center import Identity
 from protocol.effects import (
     CommitRound,
     Effect,
@@ -138,21 +139,20 @@ class Daemon:
             size=max(int(data.train.y.shape[0]), contract.data.card.min_patients),
             layout=trunk_layout(contract),
             initial_trunk=initial_trunk_digest(contract),
+            join_from=config.join_from,
             outbound_only=config.bind is None,
         )
         self._members = Members(config)
         roster = self._members.now.keys
-        self._node = make_node(config, self._identity, roster, _memory(recovered))
+        self._node = make_node(config, self._identity, roster, memory_of(recovered))
         self._worker = Worker(config, data, learner)
         self._max_payload = self._identity.layout.payload_bytes(contract.policy.wire_dtype)
         self._curve = contract.security == "curve"
         self._traffic = Traffic(self._curve)
-        keys = load_own_keys(config) if self._curve else None
-        self._own_key = keys.public if keys is not None else config.member.public_key
         self._transport = Transport(
             center_id=config.id,
             bind=config.bind,
-            keys=keys,
+            keys=self._members.own_keys,
             roster=roster,
             max_frame_bytes=codec.max_frame_bytes(self._max_payload),
             on_frame=self._on_frame,
@@ -176,7 +176,7 @@ class Daemon:
         self._listen_to_signals(loop)
         endpoint = await self._bind()
         discovery = make_discovery(
-            with_members(self._config, self._own_key),
+            with_members(self._config, self._members.own_key),
             self._config.id,
             self._config.mqtt,
             self._on_remark,
@@ -190,11 +190,16 @@ class Daemon:
             self._feed(ev.Started())
             if self._recovered.finished:
                 self._start_reports()
-            discovery.admit(self._members.now.keys)
+            discovery.admit(self._members.now.keys, self._members.own_key)
             self._spawn("begin", self._await_begin())
             self._spawn("discovery", self._discover(discovery))
             watch = self._members.watch(
-                self._transport, discovery, self._feed, self._on_found, self._on_remark
+                self._transport,
+                discovery,
+                self._feed,
+                self._on_found,
+                self._on_remark,
+                partial(self._tell_address, discovery, endpoint),
             )
             self._spawn("members", watch)
             self._on_tick()
@@ -230,13 +235,8 @@ class Daemon:
                 await asyncio.sleep(0.25)
 
     async def _announce(self, discovery: Discovery, endpoint: str) -> None:
-        address = None
-        if endpoint:
-            told = self._config.advertise or self._config.member.address or endpoint
-            address = with_real_port(told, endpoint)
         self._store.set_runtime(endpoint or TAKES_NO_CONNECTIONS, os.getpid())
-        if address is not None:
-            await discovery.announce(address, self._identity.incarnation)
+        address = await self._tell_address(discovery, endpoint)
         fields = {
             "endpoint": endpoint or None,
             "address": address,
@@ -260,6 +260,15 @@ class Daemon:
             self._config.path, bind, center, counters, inner, queues, REBIND_S
         )
         _log.info("metrics at %s", url, extra={"event": "metrics", "fields": {"url": url}})
+
+    async def _tell_address(self, discovery: Discovery, endpoint: str) -> str | None:
+        """Announce it, unless no connections are taken."""
+        if not endpoint:
+            return None
+        told = self._config.advertise or self._config.member.address or endpoint
+        address = with_real_port(told, endpoint)
+        await discovery.announce(address, self._identity.incarnation)
+        return address
 
     async def _take_down(self, discovery: Discovery) -> None:
         tasks = [*self._tasks, *([self._reports] if self._reports else [])]
@@ -505,17 +514,3 @@ class Daemon:
             alone = await self._worker.alone_report(self._identity)
             if alone is not None:
                 self._store.save_report("alone", alone)
-
-
-def _memory(recovered: Recovered) -> Memory:
-    metric = recovered.best_metric
-    return Memory(
-        last_round=recovered.last_round,
-        beliefs=recovered.beliefs,
-        sessions=recovered.sessions,
-        merged=recovered.merged,
-        best_round=recovered.best_round,
-        best_metric=float("-inf") if metric is None else metric,
-        rounds_without_gain=recovered.rounds_without_gain,
-        finished=recovered.finished,
-    )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import time
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, Final
 
 from pydantic import ValidationError
@@ -106,8 +105,3 @@ def checked_change(**values: Any) -> Change:
         name = str(first["loc"][0]) if first["loc"] else "the change"
         option = {"public_key": "--public-key", "id": "--id", "address": "--address"}
         raise ConfigError(f"{option.get(name, name)}: {first['msg']}") from error
-
-
-def rotated_name(secret: Path) -> Path:
-    """Where the next secret key of a center waits for its turn."""
-    return secret.with_name(f"{secret.stem}.next.secret")

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
+from typing import Literal
 
 from protocol.beliefs import Belief
 from protocol.contract import Contract, Goal
@@ -20,8 +21,8 @@ from protocol.effects import Effect, Note, PeerChanged, PhaseChanged, Send, Sess
 from protocol.ledger import Ledger, Session
 from protocol.messages import CardMessage, Message, SessionId
 from protocol.peers import Peer, Peers
-from protocol.randomness import derive_rng
 from protocol.provenance import Provenance
+from protocol.randomness import derive_rng
 from protocol.ranking import Ranking
 from protocol.record import ObjectivesRecord
 from protocol.timing import StretchedClock
@@ -71,6 +72,8 @@ class Identity:
     layout: TrunkLayout
     initial_trunk: str
     """Digest of the untrained trunk."""
+    join_from: Literal["initial", "partner"] = "initial"
+    """Whether the first merge ever takes the partners' trunks in the place of the own one."""
     outbound_only: bool = False
     """It takes no connections: it opens them all, and keeps them for the others to propose by."""
 
@@ -191,6 +194,11 @@ class Center:
     def id(self) -> str:
         """The own center id."""
         return self.identity.center
+
+    @property
+    def adopts(self) -> bool:
+        """Whether the next merge is a newcomer's first, which takes nothing of the own trunk."""
+        return self.identity.join_from == "partner" and not self.ledger.merged_ids
 
     @cached_property
     def prior(self) -> Belief:

@@ -6,6 +6,7 @@ Paper section 6.4 (best model on validation, patience); that the mean is uniform
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -25,6 +26,12 @@ def merge_weights(
     sizes = {peer: min(size or 1, policy.size_cap) for peer, size in partners.items()}
     total = sum(sizes.values()) + min(own_size, policy.size_cap)
     return {peer: size / total for peer, size in sizes.items()}
+
+
+def adopting(weights: Mapping[str, float]) -> dict[str, float]:
+    """The same among the partners, and nothing of the own trunk: how a newcomer takes theirs."""
+    total = math.fsum(weights.values())
+    return {peer: weight / total for peer, weight in weights.items()}
 
 
 @dataclass(frozen=True)

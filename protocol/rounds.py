@@ -15,7 +15,7 @@ from protocol.events import Merged, Trained
 from protocol.handshake import farewell, say_goodbye, suspect
 from protocol.introduction import greets_all
 from protocol.ledger import Session
-from protocol.merging import Best, merge_weights
+from protocol.merging import Best, adopting, merge_weights
 from protocol.messages import Ping, Withdraw
 from protocol.negotiation import expire_greetings, propose_next
 from protocol.record import RoundRecord
@@ -218,6 +218,12 @@ def _begin_merge(center: Center) -> None:
     )
     sizes = {session.peer: session.size for session in current.merging}
     current.weights = merge_weights(policy, center.identity.size, sizes)
+    if center.adopts and sizes:
+        current.weights = adopting(current.weights)
+        text = (
+            f"round {current.number} takes the trunk of {', '.join(sizes)}, and nothing of its own"
+        )
+        center.note("trunk-adopted", text, round=current.number)
     trunks_in = {s.peer: s.trunk for s in current.merging if s.trunk is not None}
     center.enter(Phase.CREDITING)
     merge = Merge(current.number, trunks_in, current.weights, current.plan.coalitions)

@@ -17,6 +17,7 @@ from abps_node.cli import check, init, leave, outbound, read, repair, replay
 from abps_node.cli import export as export_command
 from abps_node.cli import predict as predict_command
 from abps_node.cli import run as run_command
+from abps_node.cli.keys import app as keys
 from abps_node.cli.schema import app as schema
 from abps_node.errors import NodeError
 from abps_node.exits import ExitCode, exit_code_for
@@ -42,6 +43,7 @@ def build() -> typer.Typer:
         module.register(app)
     predict_command.register(app)
     export_command.register(app)
+    app.add_typer(keys, name="keys")
     app.add_typer(schema, name="schema")
     app.add_typer(launch, name="launch")
     app.add_typer(data, name="data")

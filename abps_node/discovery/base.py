@@ -58,8 +58,11 @@ class Discovery(Protocol):
     async def watch(self, found: Found) -> None:
         """Report each address when it is first seen, changes, or is withdrawn, until cancelled."""
 
-    def admit(self, members: Keys) -> None:
-        """From now on these are the members, by these keys; may be called at any time."""
+    def admit(self, members: Keys, own_key: str) -> None:
+        """From now on these are the members, by these keys, and the own one in use is this.
+
+        May be called at any time; what is announced carries the key as of then.
+        """
 
     def readable(self) -> list[Sighting]:
         """One look, for the preflight: every other center of the roster, in its order."""

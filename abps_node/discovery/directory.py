@@ -119,9 +119,9 @@ class DirectoryDiscovery:
             calm = min(CALM, calm + 1) if settled else 1
             await asyncio.sleep(self._poll_s * calm)
 
-    def admit(self, members: Keys) -> None:
+    def admit(self, members: Keys, own_key: str) -> None:
         """The next look opens every card again."""
-        self._keys = dict(members)
+        self._keys, self._own_key = dict(members), own_key
         self._looked = -math.inf
 
     def readable(self) -> list[Sighting]:

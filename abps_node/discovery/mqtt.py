@@ -63,6 +63,7 @@ class MqttDiscovery:
         topics = len(roster) + SPARE_TOPICS
         self._door = BrokerDoor(broker, access, center_id, topics, published)
         self._roster = roster
+        self._own_key = next((m.public_key for m in roster if m.id == center_id), "")
         self._center_id = center_id
         self._topics = Topics(broker.prefix)
         self._book = CardBook(roster, center_id, self._topics)
@@ -82,14 +83,18 @@ class MqttDiscovery:
             raise TransportError(f"found {address} to announce, allowed: an address others reach")
         if not self._broker.tls:
             self._reports.insecure()
+        card_topic = self._topics.card(self._center_id)
         card = BrokerCard(
             id=self._center_id,
-            public_key=next(m.public_key for m in self._roster if m.id == self._center_id),
+            public_key=self._own_key,
             address=address,
             incarnation=incarnation,
             state="online",
         )
-        self._own = OwnCard(self._topics.card(self._center_id), card, self._wake.set)
+        before, self._own = self._own, OwnCard(card_topic, card, self._wake.set)
+        if before is not None:
+            before.rest()
+            self._own.renew()
         self._queue.incarnation = incarnation
         self._start()
 
@@ -116,8 +121,9 @@ class MqttDiscovery:
             self._report(card.id, card.address)
         await asyncio.shield(self._start())
 
-    def admit(self, members: Keys) -> None:
+    def admit(self, members: Keys, own_key: str) -> None:
         """Cards of new members lie with the broker already, or come."""
+        self._own_key = own_key
         self._book.admit(members)
         for card in self._book.cards.values():
             self._report(card.id, card.address)

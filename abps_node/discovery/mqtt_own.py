@@ -73,6 +73,10 @@ class OwnCard:
         elif self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(RESTORE_S, self._is_due)
 
+    def renew(self) -> None:
+        """Leave the card where an older one of this center lies."""
+        self._is_due()
+
     def _is_due(self) -> None:
         self._restore_due = True
         self._wake()

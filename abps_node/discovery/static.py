@@ -30,7 +30,7 @@ class StaticDiscovery:
                 found(member.id, member.address)
         await asyncio.Event().wait()
 
-    def admit(self, members: Keys) -> None:
+    def admit(self, members: Keys, own_key: str) -> None:
         """Addresses come with the members themselves here."""
 
     def readable(self) -> list[Sighting]:

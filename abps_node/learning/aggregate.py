@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
+from typing import Final
 
 import numpy as np
 
 from protocol.trunk import Vector
 
+_ROUNDING: Final = 1e-12
+
 
 def own_weight(weights: Mapping[str, float]) -> float:
-    """What is missing to 1. Raises ``ValueError`` unless all weights, also this one, are positive.
+    """What is missing to 1. Raises ``ValueError`` unless all weights are positive, this one or 0.
 
-    Uniform weights are 1/(|P| + 1) for everybody, so that this is the plain mean.
+    Uniform weights are 1/(|P| + 1) for everybody, so that this is the plain mean. A newcomer that
+    takes its partners' trunks has the own weight 0.
     """
     own = 1.0 - math.fsum(weights.values())
-    if not all(weight > 0.0 for weight in (own, *weights.values())):
-        raise ValueError(f"weights: found {dict(weights)}, allowed: positive, with a sum below 1")
+    if abs(own) < _ROUNDING:
+        own = 0.0
+    if own < 0.0 or not all(weight > 0.0 for weight in weights.values()):
+        raise ValueError(f"weights: found {dict(weights)}, allowed: positive, with a sum up to 1")
     return own
 
 
@@ -33,6 +39,8 @@ def weighted_mean(
     who answered first.
     """
     chosen = sorted(members)
+    if not chosen:
+        return own.copy()
     mine = own_weight(weights)
     total = math.fsum([mine, *(weights[peer] for peer in chosen)])
     mean = own.astype(np.float64) * (mine / total)

@@ -107,12 +107,9 @@ class Transport:
         self._routes = RouteTable()
         self._addresses: dict[str, str] = {}
         self._refused_until: dict[str, float] = {}
-        self._guard = FloodGuard(
-            undelivered_bytes=(queue_frames + 2) * wire_bytes(max_frame_bytes, keys is not None),
-            max_accepted=self._max_accepted(),
-            cut=self._was_cut,
-        )
+        self._guard = self._new_guard()
         self._readers: list[EdgeReader] = []
+        self._endpoint = ""
         self._open = False
 
     # -- life --
@@ -142,9 +139,9 @@ class Transport:
         self._read()
         self._guard.start()
         self._look_for_idle_later()
-        if self._bind is None:
-            return ""
-        return str(self._socket.getsockopt_string(zmq.LAST_ENDPOINT))
+        if self._bind is not None:
+            self._endpoint = str(self._socket.getsockopt_string(zmq.LAST_ENDPOINT))
+        return self._endpoint
 
     async def close(self, linger_ms: int = 1000) -> None:
         """Flush for at most ``linger_ms``, close everything; afterwards the port is free."""
@@ -157,6 +154,19 @@ class Transport:
         if self._idle_timer is not None:
             self._idle_timer.cancel()
         await self._close_sockets(linger_ms)
+
+    async def change_keys(self, keys: KeyPair) -> None:
+        """Go on under another key pair, on the same port; every connection is opened anew.
+
+        For a fraction of a second what is on its way is lost, and a send is ``Undeliverable``.
+        """
+        endpoint = self._endpoint
+        await self.close(200)
+        self._keys = keys
+        self._bind = endpoint or None
+        self._routes, self._guard = RouteTable(), self._new_guard()
+        self._refused_until.clear()
+        await self.start()
 
     # -- peers --
 
@@ -320,6 +330,14 @@ class Transport:
     def _was_cut(self, peer: str | None, reason: str, detail: str) -> None:
         self.counters.cut_connections[reason] += 1
         self._misbehavior(peer, reason, detail)
+
+    def _new_guard(self) -> FloodGuard:
+        most = wire_bytes(self._max_frame_bytes, self._keys is not None)
+        return FloodGuard(
+            undelivered_bytes=(self._queue_frames + 2) * most,
+            max_accepted=self._max_accepted(),
+            cut=self._was_cut,
+        )
 
     def _max_accepted(self) -> int:
         return 64 + 8 * len(self._allowed)

@@ -226,6 +226,22 @@ def test_what_is_handed_out_is_not_touched_later() -> None:
     assert all(torch.equal(tensors[name], kept[1][name]) for name in tensors)
 
 
+def test_with_all_weight_on_the_partners_nothing_of_the_own_trunk_is_left() -> None:
+    contract = learning_contract()
+    learner = learner_of(contract)
+    learner.train(1)
+    trunks = partners(contract, 1)
+    before = learner.merge(1, {}, {}, [frozenset()])
+    learner.train(2)
+    own = parameters(learner)
+    result = learner.merge(2, trunks, {"peer-0": 1.0}, [frozenset(), frozenset({"peer-0"})])
+    after, trunk = parameters(learner), torch.from_numpy(trunks["peer-0"])
+    assert torch.equal(after[: trunk.shape[0]], trunk)
+    assert torch.equal(after[trunk.shape[0] :], own[trunk.shape[0] :])
+    assert set(result.utilities) == {frozenset(), frozenset({"peer-0"})}
+    assert before.utilities.keys() == {frozenset()}
+
+
 def test_merging_does_not_reset_the_optimizer() -> None:
     contract = learning_contract()
     learner = learner_of(contract)
@@ -275,7 +291,7 @@ def test_arguments_that_disagree_are_refused_and_change_nothing() -> None:
     bad: list[tuple[int, dict[str, Any], dict[str, float], list[frozenset[str]], str]] = [
         (2, trunks, {"peer-0": 0.5}, [], "merge: found round 2"),
         (1, trunks, {}, [], "weights: found"),
-        (1, trunks, {"peer-0": 1.0}, [], "weights: found"),
+        (1, trunks, {"peer-0": 1.1}, [], "weights: found"),
         (1, trunks, {"peer-0": 0.0}, [], "weights: found"),
         (1, trunks, {"peer-0": float("nan")}, [], "weights: found"),
         (1, {"peer-0": trunk[1:]}, {"peer-0": 0.5}, [], "trunk of peer-0: found float32"),

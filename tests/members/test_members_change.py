@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from abps_node.config import CenterConfig
+from launch.layout import read_layout
 from tests.support.center_processes import CenterProcess, CenterProcesses, wait_until
 from tests.support.command_line import abps
 from tests.support.wards import edit_toml, ward_contract, ward_federation, with_own_federation
@@ -87,7 +88,8 @@ def test_a_new_center_joins_a_running_federation(
     def without_cedar(tables: dict) -> None:  # type: ignore[type-arg]
         tables["roster"] = [m for m in tables["roster"] if m["id"] != "cedar"]
 
-    amber, birch, cedar = layout.centers
+    edit_toml(layout.centers[2].path, lambda tables: tables.update(join_from="partner"))
+    amber, birch, cedar = read_layout(layout.directory).centers
     old = processes.start_all([with_own_federation(c, without_cedar) for c in (amber, birch)])
     for process in old:
         process.wait_for_round(30)
@@ -100,8 +102,14 @@ def test_a_new_center_joins_a_running_federation(
     new.wait_for_event("peer-met", "amber")
     wait_until(lambda: rounds_with(old[0], "cedar"), "the new center is a partner of the old")
     wait_until(lambda: new.last_round() and rounds_with(new, "amber"), "and the old of the new")
-    first = min(new.reader.rounds(), key=lambda view: view.record.round).record
-    assert first.round == 1
+    records = [view.record for view in new.reader.rounds()]
+    assert records[0].round == 1
+    merges = [record for record in records if record.partners][:2]
+    told = [sum(p.weight or 0.0 for p in record.partners) for record in merges]
+    # The first merge takes nothing of the newcomer's own trunk, every later one does.
+    assert told[0] == pytest.approx(1.0) and all(share < 0.99 for share in told[1:])
+    (event,) = new.reader.events(kind="trunk-adopted")
+    assert event.round == merges[0].round
     assert min(rounds_with(old[0], "cedar")) > 30
 
 

@@ -95,6 +95,25 @@ def test_a_center_that_has_finished_does_not_wait_for_one_that_left() -> None:
     assert center.exit is not None and center.exit.why == "finished"
 
 
+def test_a_newcomer_may_take_its_first_partners_trunk_in_the_place_of_its_own() -> None:
+    center = OneCenter(contract({"kappa": 2}, round_min_s=5.0), join_from="partner")
+    center.meet("a", "z")
+    center.train()
+    for number, adopted in ((1, True), (2, False)):
+        session = center.sent(Propose, "a")[-1].session
+        center.accept("a", session)
+        center.weights("a", session)
+        center.done("a", session)
+        center.wait(6.0)
+        weights = center.last(Merge).weights
+        assert weights == ({"a": 1.0} if adopted else {"a": 0.5})
+        assert len(center.notes("trunk-adopted")) == 1
+        center.merge()
+        assert center.last(CommitRound).record.round == number
+        center.wait(0.2)
+        center.train()
+
+
 def test_one_that_left_may_return() -> None:
     center = OneCenter(contract())
     center.meet("a", "z")
