@@ -170,11 +170,11 @@ class Center:
     upcoming: Round = field(default_factory=lambda: Round(1))
     """Collects what already counts in the next round."""
     own: OwnTrunk | None = None
+    provenance: Provenance = field(default_factory=Provenance)
+    """Which trunks were here before."""
     clock: StretchedClock = field(default_factory=StretchedClock)
     now: float = 0.0
     """Protocol time of the present stimulus, seconds."""
-    provenance: Provenance = field(default_factory=Provenance)
-    """Which trunks were here before."""
     best_round: int = 0
     best_metric: float = float("-inf")
     rounds_without_gain: int = 0
