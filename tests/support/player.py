@@ -33,6 +33,7 @@ class Player:
 
     def __init__(self, member: CenterConfig, opposite: CenterConfig) -> None:
         """``member``: whose keys and name; ``opposite``: the center it talks to."""
+        self.member = member
         self.id, self.opposite = member.id, opposite.id
         self.contract = member.federation.contract
         self.layout = trunk_layout(self.contract)

@@ -7,169 +7,33 @@ the roster, or as a stranger. What is refused stands in its events table and in 
 from __future__ import annotations
 
 import asyncio
-import json
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pytest
 import zmq
 
-from abps_node.config import CenterConfig
-from abps_node.exits import ExitCode
 from abps_node.identity import load_own_keys
-from abps_node.keys import KeyPair, generate
+from abps_node.keys import generate
 from abps_node.store.views import EventView
 from abps_node.transport import Undeliverable
-from launch.layout import FederationLayout
 from protocol import codec
 from protocol.beliefs import Belief
-from protocol.messages import Hello, Ping, Refuse, RefuseReason, SessionId
+from protocol.messages import Ping, Refuse, RefuseReason, SessionId
 from protocol.trunk import pack
-from tests.support.center_processes import CenterProcess, CenterProcesses
 from tests.support.player import LONGEST_FRAME, Player
 from tests.support.residents import eventually
-from tests.support.wards import ward_contract, ward_federation
+from tests.support.scene import Play, Raw, Scene, introduced, peak_memory
 
 pytestmark = pytest.mark.timeout(600)
 
 NULL_GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x01" + b"NULL".ljust(20, b"\0") + bytes(32)
 """ZMTP 3.1: signature, version, mechanism, not as server, filler."""
-ATTACKERS = [f"crow-{number:02d}" for number in range(16)]
 BAD_TRUNKS = 2
 """Refused trunks that each test waits for."""
-
-
-class Scene:
-    """The attacked center, its honest companion, and members that nobody else plays."""
-
-    def __init__(self, layout: FederationLayout, processes: CenterProcesses) -> None:
-        centers = {center.id: center for center in layout.centers}
-        self.target, self.companion = processes.start_all([centers["amber"], centers["birch"]])
-        self._attackers = [centers[name] for name in ATTACKERS]
-        for process in (self.target, self.companion):
-            process.wait_for_round(2)
-
-    @property
-    def target_key(self) -> str:
-        return self.target.center.member.public_key
-
-    @property
-    def endpoint(self) -> str:
-        endpoint = self.target.reader.status().endpoint
-        assert endpoint is not None
-        return endpoint
-
-    def next_attacker(self) -> CenterConfig:
-        return self._attackers.pop()
-
-    def refusals(self, reason: str, peer: str, kind: str = "misbehavior") -> list[EventView]:
-        events = self.target.reader.events(kind=kind)
-        found = [event for event in events if event.data.get("reason") == reason]
-        return [event for event in found if event.peer == peer]
-
-    async def refuses(self, reason: str, peer: str, kind: str = "misbehavior") -> EventView:
-        """Wait for the refusal in the events; it must stand in the log, and rounds must go on."""
-        await eventually(lambda: self.refusals(reason, peer, kind))
-        (event,) = self.refusals(reason, peer, kind)
-        # The event is written a moment before its line.
-        await eventually(lambda: self.logged(event, reason))
-        await self.goes_on()
-        return event
-
-    def logged(self, event: EventView, reason: str) -> bool:
-        lines = [line for line in self.log() if line["event"] == event.kind]
-        return event.text in [line["text"] for line in lines if line.get("reason") == reason]
-
-    def log(self) -> list[dict[str, Any]]:
-        text = (self.target.center.state_dir / "log.jsonl").read_text(encoding="utf-8")
-        whole = text[: text.rfind("\n") + 1]  # the last line may be under way
-        return [json.loads(line) for line in whole.splitlines()]
-
-    async def goes_on(self) -> None:
-        """From now on it commits two rounds, at least one of them with its companion."""
-        before = self.target.last_round()
-
-        def gone_on() -> bool:
-            later = [entry.record for entry in self.target.reader.rounds(since=before)]
-            partners = {partner.peer for record in later for partner in record.partners}
-            return len(later) >= 2 and self.companion.center.id in partners
-
-        await eventually(gone_on)
-        assert self.target.exit_code is None
-
-
-@pytest.fixture(scope="module")
-def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
-    pacing = {"negotiation_s": 0.9, "linger_s": 5.0}
-    contract = ward_contract({"rounds": 100_000, "wire_dtype": "float32"}, pacing)
-    directory = tmp_path_factory.mktemp("hostile") / "federation"
-    layout = ward_federation(directory, ["amber", "birch", *ATTACKERS], contract)
-    processes = CenterProcesses()
-    try:
-        scene = Scene(layout, processes)
-        yield scene
-        for process in (scene.target, scene.companion):
-            process.send(15)  # type: ignore[arg-type]
-        for process in (scene.target, scene.companion):
-            assert process.wait_for_end() == ExitCode.STOPPED, process.said()[-2000:]
-    finally:
-        processes.close()
-
-
-Play = Callable[[], Awaitable[Player]]
-
-
-@pytest.fixture
-async def play(scene: Scene) -> AsyncIterator[Play]:
-    """Play one more member; it is connected, and has said nothing yet."""
-    players: list[Player] = []
-
-    async def begin() -> Player:
-        player = Player(scene.next_attacker(), scene.target.center)
-        players.append(player)
-        await player.connect(scene.endpoint)
-        return player
-
-    yield begin
-    for player in players:
-        await player.close()
-
-
-async def introduced(player: Player) -> None:
-    """Say hello as a good member does, and be welcomed."""
-    player.say(player.hello())
-    await eventually(lambda: player.of(Hello))
-
-
-class Raw(Protocol):
-    """Makes bare ZeroMQ clients of the target."""
-
-    def __call__(self, keys: KeyPair, endpoint: str | None = None) -> zmq.Socket[bytes]: ...
-
-
-@pytest.fixture
-def raw(scene: Scene) -> Iterator[Raw]:
-    """A bare ZeroMQ client of the target, with these keys."""
-    context: zmq.Context[Any] = zmq.Context()
-    clients: list[zmq.Socket[bytes]] = []
-
-    def connect(keys: KeyPair, endpoint: str | None = None) -> zmq.Socket[bytes]:
-        client: zmq.Socket[bytes] = context.socket(zmq.DEALER)
-        clients.append(client)
-        client.linger = 0
-        client.curve_publickey = keys.public.encode()
-        client.curve_secretkey = keys.secret.encode()
-        client.curve_serverkey = scene.target_key.encode()
-        client.connect(endpoint or scene.endpoint)
-        return client
-
-    yield connect
-    for client in clients:
-        client.close()
-    context.term()
 
 
 # Before a word is said ----------------------------------------------------------------------------
@@ -240,12 +104,6 @@ async def narrows(target: str) -> AsyncIterator[str]:
 
     async with await asyncio.start_server(forward, "127.0.0.1", 0) as server:
         yield f"tcp://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-
-
-def peak_memory(process: CenterProcess) -> float:
-    """Bytes that the process has ever had in memory at once."""
-    with open(f"/proc/{process.pid}/status", encoding="ascii") as status:  # noqa: PTH123
-        return next(1024.0 * int(line.split()[1]) for line in status if line.startswith("VmHWM"))
 
 
 async def test_an_oversized_frame(scene: Scene, play: Play) -> None:
