@@ -9,6 +9,7 @@ import difflib
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, is_dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -99,7 +100,7 @@ def run(cell: TaskCell, told: Told | None = None) -> dict[str, Any]:
     method: AnyMethod = entry_of(cell.method).make()
     began = time.perf_counter()
     with one_thread():
-        clients = clients_of(load(cell.data, cell.data_dir), options, cell.seed, Training())
+        clients = _clients(cell.data, cell.data_dir, options.model_dump_json(), cell.seed)
         state = method.init(clients, settings)
         most = method.rounds(clients, settings)
         stats: list[RoundStats] = []
@@ -127,6 +128,13 @@ def run(cell: TaskCell, told: Told | None = None) -> dict[str, Any]:
         "history": history(clients, stats),
         "seconds": round(time.perf_counter() - began, 3),
     }
+
+
+@lru_cache(maxsize=1)
+def _clients(data: str, data_dir: Path | None, options: str, seed: int) -> Clients:
+    """Of one seed, kept for the next row: no method changes them."""
+    chosen = Options.model_validate_json(options)
+    return clients_of(load(data, data_dir), chosen, seed, Training())
 
 
 def described(cell: TaskCell, clients: Clients, options: Options) -> dict[str, Any]:

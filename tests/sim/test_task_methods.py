@@ -177,7 +177,7 @@ def test_a_step_of_the_servers_rate_is_fedavg_where_both_rates_are_one() -> None
         state = method.init(clients, settings)
         method.round(clients, settings, state, 1)
         found.append(state.shared.weights)
-    assert torch.allclose(*found, atol=1e-6)
+    assert torch.allclose(found[0], found[1], atol=1e-6)
 
 
 def test_fedprox_stays_closer_than_fedavg() -> None:

@@ -30,6 +30,24 @@ DATASETS: Final[Mapping[str, Entry]] = {
         "archive.ics.uci.edu/dataset/296, CC BY 4.0",
         ("dataset_diabetes.zip",),
     ),
+    "eicu-demo": Entry(
+        "eicu",
+        "hospital death, days in the unit, return to a unit (eICU, demo or full)",
+        "physionet.org/content/eicu-crd-demo, ODbL 1.0",
+        ("patient.csv.gz", "apacheApsVar.csv.gz", "apachePredVar.csv.gz"),
+    ),
+    "mimic-iii": Entry(
+        "mimic3",
+        "hospital death, days in the unit, readmission within 30 days",
+        "physionet.org/content/mimiciii, credentialed",
+        (
+            "PATIENTS.csv.gz",
+            "ADMISSIONS.csv.gz",
+            "ICUSTAYS.csv.gz",
+            "CHARTEVENTS.csv.gz",
+            "LABEVENTS.csv.gz",
+        ),
+    ),
 }
 
 
