@@ -31,6 +31,20 @@ class Belief:
             raise ValueError(f"phi_bar: found {phi_bar}, allowed: 0 to 1")
         return Belief(self.alpha + phi_bar, self.beta + 1.0 - phi_bar, self.n + 1)
 
+    def discounted(self, factor: float, before: Belief, prior: Belief) -> Belief:
+        """What is left of it for another campaign: ``prior`` and a share of all that was observed.
+
+        ``factor`` in [0, 1] is that share, ``before`` the prior under which it was observed.
+        Observations count as whole ones, rounded down, so that doubt never shrinks.
+        """
+        if not 0.0 <= factor <= 1.0:
+            raise ValueError(f"factor: found {factor}, allowed: 0 to 1")
+        return Belief(
+            prior.alpha + factor * (self.alpha - before.alpha),
+            prior.beta + factor * (self.beta - before.beta),
+            math.floor(factor * self.n),
+        )
+
 
 def ucb(belief: Belief, t: int, gamma: float) -> float:
     """μ̂ + γ·sqrt(2·ln t / (n + 1)), paper section 4.3; at t = 1 the bonus is 0."""

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from abps_node import __version__
-from abps_node.cli import check, init, leave, outbound, read, repair, replay
+from abps_node.cli import campaign, check, init, leave, outbound, read, repair, replay
 from abps_node.cli import export as export_command
 from abps_node.cli import predict as predict_command
 from abps_node.cli import run as run_command
@@ -39,7 +39,7 @@ def build() -> typer.Typer:
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
     )
-    for module in (init, check, run_command, leave, read, outbound, replay, repair):
+    for module in (init, check, run_command, campaign, leave, read, outbound, replay, repair):
         module.register(app)
     predict_command.register(app)
     export_command.register(app)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from abps_node.errors import Damaged, StoreError
+from abps_node.store.carry import carried_beliefs
 from abps_node.store.connection import (
     BUSY_TIMEOUT_S,
     connect_to_read,
@@ -202,10 +203,14 @@ class Reader:
             return {row["peer"]: Belief(row["alpha"], row["beta"], row["n"]) for row in rows}
 
     def folded_beliefs(self) -> dict[str, Belief]:
-        """The beliefs computed anew from all credits; equal to ``beliefs()`` in a sound state."""
+        """The beliefs computed anew from all credits; equal to ``beliefs()`` in a sound state.
+
+        They begin with those that came from the campaign before, else with the prior.
+        """
         policy = self._contract.policy
         prior = Belief(policy.prior_alpha, policy.prior_beta)
-        beliefs: dict[str, Belief] = {}
+        with self._snapshot() as db:
+            beliefs = carried_beliefs(db)
         for credit in self.credits():
             beliefs[credit.peer] = beliefs.get(credit.peer, prior).updated(credit.phi_bar)
         return dict(sorted(beliefs.items()))

@@ -40,6 +40,38 @@ def test_a_credit_outside_0_to_1_is_refused(phi_bar: float) -> None:
         Belief().updated(phi_bar)
 
 
+@given(st.lists(probabilities, max_size=30), st.floats(0, 1), st.floats(0, 1), beliefs())
+def test_a_discount_moves_a_belief_towards_the_prior(
+    credits: list[float], factor: float, less: float, other: Belief
+) -> None:
+    prior = Belief(1.5, 0.5)
+    belief = prior
+    for phi_bar in credits:
+        belief = belief.updated(phi_bar)
+    assert belief.discounted(1.0, prior, prior).mean == pytest.approx(belief.mean)
+    assert belief.discounted(0.0, prior, prior) == prior
+    kept = belief.discounted(factor, prior, prior)
+    low, high = sorted((prior.mean, belief.mean))
+    assert low - 1e-12 <= kept.mean <= high + 1e-12
+    assert kept.n <= factor * belief.n < kept.n + 1
+    counted = kept.alpha + kept.beta - prior.alpha - prior.beta
+    assert counted == pytest.approx(factor * belief.n)
+    # Less is kept: nearer to the prior, and more in doubt.
+    weaker = belief.discounted(min(less, factor), prior, prior)
+    assert abs(weaker.mean - prior.mean) <= abs(kept.mean - prior.mean) + 1e-12
+    assert weaker.n <= kept.n
+    # Another prior of the new campaign takes the place of the former.
+    moved = belief.discounted(factor, prior, other)
+    assert moved.alpha - other.alpha == pytest.approx(kept.alpha - prior.alpha)
+    assert moved.beta - other.beta == pytest.approx(kept.beta - prior.beta)
+
+
+@pytest.mark.parametrize("factor", [-0.1, 1.1, math.nan])
+def test_a_discount_outside_0_to_1_is_refused(factor: float) -> None:
+    with pytest.raises(ValueError, match="allowed: 0 to 1"):
+        Belief().discounted(factor, Belief(), Belief())
+
+
 def test_ucb_is_that_of_section_4_3() -> None:
     belief = Belief(3.0, 1.0, 2)
     assert ucb(belief, 5, 1.5) == pytest.approx(0.75 + 1.5 * math.sqrt(2 * math.log(5) / 3))
