@@ -35,6 +35,7 @@ from abps_node.learning import Learner, initial_trunk_digest, make_learner, trun
 from abps_node.members import Members
 from abps_node.members_file import with_members
 from abps_node.metrics.server import MetricsServer
+from abps_node.signals import listen_to_signals
 from abps_node.store import Recovered, Store, models
 from abps_node.store.memory import memory_of
 from abps_node.store.salvage import salvage
@@ -173,7 +174,7 @@ class Daemon:
         """Start everything, wait for the end, take everything down again."""
         loop = asyncio.get_running_loop()
         self._end: asyncio.Future[Exit] = loop.create_future()
-        self._listen_to_signals(loop)
+        listen_to_signals(loop, self._on_signal)
         endpoint = await self._bind()
         discovery = make_discovery(
             with_members(self._config, self._members.own_key),
@@ -193,15 +194,9 @@ class Daemon:
             discovery.admit(self._members.now.keys, self._members.own_key)
             self._spawn("begin", self._await_begin())
             self._spawn("discovery", self._discover(discovery))
-            watch = self._members.watch(
-                self._transport,
-                discovery,
-                self._feed,
-                self._on_found,
-                self._on_remark,
-                partial(self._tell_address, discovery, endpoint),
-            )
-            self._spawn("members", watch)
+            tell = partial(self._tell_address, discovery, endpoint)
+            heard = (self._feed, self._on_found, self._on_remark)
+            self._spawn("members", self._members.watch(self._transport, discovery, *heard, tell))
             self._on_tick()
             end = await self._end
         finally:
@@ -306,19 +301,6 @@ class Daemon:
     def _fail(self, error: Exception) -> None:
         if not self._end.done():
             self._end.set_exception(error)
-
-    def _listen_to_signals(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Also after the loop is gone: a late signal must not kill while the state is closed.
-
-        asyncio's own handlers end with their loop. Who called may restore the former ones.
-        """
-
-        def hand_over(number: int, _: object) -> None:
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(self._on_signal, number)
-
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, hand_over)
 
     def _on_signal(self, number: int) -> None:
         self._worker.cancel()

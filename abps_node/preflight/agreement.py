@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from abps_node.config import CenterConfig
 from abps_node.config_text import FILL_IN
 from abps_node.identity import load_own_keys
+from abps_node.members_file import current_membership, read_changes
 from abps_node.preflight.finding import Finding, ok, warning
 
 
@@ -50,5 +51,24 @@ def check_keys(config: CenterConfig) -> Iterator[Finding]:
     if config.federation.contract.security == "none":
         yield ok("keys", 'not used, since security = "none"')
         return
-    load_own_keys(config)
-    yield ok("keys", f"{config.secret_key.name} is private, and its public key is the roster's")
+    pair = load_own_keys(config)
+    own = current_membership(config).keys[config.id]
+    if len(own) == 1:
+        text = f"{config.secret_key.name} is private, and its public key is the roster's"
+    else:
+        text = (
+            f"{config.secret_key.name} is private; of {len(own)} own keys {pair.public} is in use"
+        )
+    yield ok("keys", text)
+
+
+def check_members(config: CenterConfig) -> Iterator[Finding]:
+    """What was changed since the roster; raises ``ConfigError`` for a damaged file."""
+    changes = read_changes(config.members)
+    if not changes:
+        yield ok("members", "those of the roster; nothing was changed since")
+        return
+    found = current_membership(config)
+    gone = ", ".join(sorted(found.revoked)) or "nobody"
+    named = f"{len(found.keys)} after {len(changes)} changes in {config.members.name}"
+    yield ok("members", f"{named}; revoked: {gone}")

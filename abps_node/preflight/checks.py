@@ -9,7 +9,7 @@ from typing import Final
 
 from abps_node.config import CenterConfig, load_center_config
 from abps_node.errors import ConfigError
-from abps_node.preflight.agreement import check_agreement, check_keys
+from abps_node.preflight.agreement import check_agreement, check_keys, check_members
 from abps_node.preflight.finding import Finding, guarded, ok, problem, warning
 from abps_node.preflight.machine import check_disk, check_port, check_state
 from abps_node.preflight.patients import check_patients
@@ -24,6 +24,7 @@ CHECKS: Final[dict[str, tuple[Check, str]]] = {
         "chmod 600 the secret file; a missing pair is made by `abps init`, and its public key "
         "belongs on the roster",
     ),
+    "members": (check_members, "correct members.json, or put its last good copy back"),
     "data": (
         check_patients,
         "put the table there or correct `data` in center.toml; change the table, or agree on "

@@ -110,7 +110,7 @@ def test_bad_config_lists_all_its_lines_and_what_was_not_looked_at(tmp_path: Pat
     assert {"bind: found", "seed: found"} == {
         finding.finding.partition(".toml: ")[2][: len("bind: found")] for finding in findings[:2]
     }
-    assert "not looked at yet: contract, keys, data, port" in findings[2].finding
+    assert "not looked at yet: contract, keys, members, data, port" in findings[2].finding
     assert abps("check", path).code == 1
 
 
