@@ -6,9 +6,11 @@ The event loop stays free: while a local step runs, proposals are still answered
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -56,14 +58,15 @@ class Worker:
         started = time.monotonic()
         result = self._learner.merge(effect.round, effect.trunks, effect.weights, effect.coalitions)
         tensors = self._learner.state_tensors()
-        model = models.write_model(self._state_dir, effect.round, tensors, self._fitted())
+        model = models.write_model(self._state_dir, effect.round, tensors, self._fitted)
         seconds = time.monotonic() - started
         return Merged(
             effect.round, result.utilities, result.validation, model, seconds, result.parts
         )
 
-    def _fitted(self) -> dict[str, Any]:
-        """What belongs to a model beside its weights: the preprocessing, and what its heads are."""
+    @cached_property
+    def _fitted(self) -> str:
+        """What belongs to a model beside its weights, as JSON: its preprocessing, its heads."""
         fitted = self._data.encoder.to_dict()
         aims, own = self._config.aims, self._data.objectives
         if aims is not None and own is not None:
@@ -72,7 +75,7 @@ class Worker:
                 for objective in aims.objectives
             ]
             fitted["private"] = own.encoder.to_dict()
-        return fitted
+        return json.dumps(fitted)
 
     async def federated_report(self, model: ModelRef) -> dict[str, Any]:
         """Test metrics of a committed model."""
@@ -96,7 +99,7 @@ class Worker:
         tuning = learner.fine_tune(lambda: self._cancelled)
         if tuning is None:
             return None
-        model = models.write_tuned(self._state_dir, learner.state_tensors(), self._fitted())
+        model = models.write_tuned(self._state_dir, learner.state_tensors(), self._fitted)
         return {**learner.test_report(), **tuning.document(), "model": model.name}
 
     async def alone_report(self, identity: Identity) -> dict[str, Any] | None:

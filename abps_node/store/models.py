@@ -30,6 +30,8 @@ MODELS_DIR: Final = "models"
 _PREPROCESSING: Final = "preprocessing"
 _LENGTH_BYTES: Final = 8
 """A safetensors file begins with the length of its header, which is JSON."""
+Preprocessing = Mapping[str, Any] | str | None
+"""As plain JSON, or its text: it is the same in every round, and 60 features are 10 KB of it."""
 _FILE = re.compile(r"^round-(\d{6,})-[0-9a-f]{12}\.safetensors(?:\.\d+-\d+\.tmp)?$")
 
 
@@ -37,12 +39,11 @@ def write_model(
     state_dir: Path,
     round_number: int,
     tensors: Mapping[str, torch.Tensor],
-    preprocessing: Mapping[str, Any] | None = None,
+    preprocessing: Preprocessing = None,
 ) -> ModelRef:
     """Make the tensors durable and return the name and SHA-256 to commit.
 
-    ``preprocessing``, as plain JSON, goes into the same file, so that neither is ever without the
-    other.
+    ``preprocessing`` goes into the same file, so that neither is ever without the other.
 
     Temporary file, fsync, atomic rename, fsync of the directory: a crash leaves the file whole or
     absent. The same tensors for the same round give the same file again. Raises ``StoreError``.
@@ -51,7 +52,7 @@ def write_model(
 
 
 def write_tuned(
-    state_dir: Path, tensors: Mapping[str, torch.Tensor], preprocessing: Mapping[str, Any]
+    state_dir: Path, tensors: Mapping[str, torch.Tensor], preprocessing: Preprocessing
 ) -> ModelRef:
     """The same for the model after private fine-tuning, which belongs to no round and stays."""
     return _write(state_dir, "stage2", tensors, preprocessing)
@@ -61,10 +62,12 @@ def _write(
     state_dir: Path,
     stem: str,
     tensors: Mapping[str, torch.Tensor],
-    preprocessing: Mapping[str, Any] | None,
+    preprocessing: Preprocessing,
 ) -> ModelRef:
+    if preprocessing is not None and not isinstance(preprocessing, str):
+        preprocessing = json.dumps(preprocessing)
     # One entry, since the order of several is not fixed, and the file must not depend on it.
-    metadata = {} if preprocessing is None else {_PREPROCESSING: json.dumps(preprocessing)}
+    metadata = {} if preprocessing is None else {_PREPROCESSING: preprocessing}
     content = safetensors.torch.save(dict(tensors), metadata or None)
     sha256 = hashlib.sha256(content).hexdigest()
     directory = state_dir / MODELS_DIR
