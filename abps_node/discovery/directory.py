@@ -18,6 +18,7 @@ import os
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -76,6 +77,9 @@ class DirectoryDiscovery:
         self._stamp: tuple[int, int] | None = None
         self._again = False
         self._looked = -math.inf
+        self._gone: set[str] = set()
+        """Who was a member: told again if it comes back."""
+        self._admitted = asyncio.Event()
 
     async def announce(self, address: str, incarnation: int) -> None:
         """Write the own card; ``TransportError`` names the folder and the cause."""
@@ -117,12 +121,20 @@ class DirectoryDiscovery:
                     found(sighting.center, None)
             settled = not changed and len(known) == len(self._keys) - 1
             calm = min(CALM, calm + 1) if settled else 1
-            await asyncio.sleep(self._poll_s * calm)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._admitted.wait(), self._poll_s * calm)
+                self._admitted.clear()
+            while self._gone:
+                known.pop(self._gone.pop(), None)
 
     def admit(self, members: Keys, own_key: str) -> None:
-        """The next look opens every card again."""
+        """If that is news, the next look comes at once and opens every card again."""
+        if members == self._keys and own_key == self._own_key:
+            return
+        self._gone |= self._keys.keys() - members.keys()
         self._keys, self._own_key = dict(members), own_key
         self._looked = -math.inf
+        self._admitted.set()
 
     def readable(self) -> list[Sighting]:
         """The card of every other center, or what is wrong with it."""

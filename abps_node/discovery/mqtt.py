@@ -125,6 +125,8 @@ class MqttDiscovery:
         """Cards of new members lie with the broker already, or come."""
         self._own_key = own_key
         self._book.admit(members)
+        for center in self._told.keys() - members.keys():
+            del self._told[center]
         for card in self._book.cards.values():
             self._report(card.id, card.address)
 

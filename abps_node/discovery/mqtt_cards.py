@@ -129,7 +129,7 @@ class CardBook:
         """Other members; cards of those that were strangers count from now on."""
         self._keys = {name: keys for name, keys in members.items() if name != self._center_id}
         for center in [name for name in self.cards if name not in self._keys]:
-            del self.cards[center]
+            self._keep_for_later(center, self.cards.pop(center).payload())
         for center in [name for name in self._strange if name in self._keys]:
             self.take(self._topics.card(center), self._strange.pop(center))
 

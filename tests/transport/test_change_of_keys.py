@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -118,6 +119,22 @@ async def test_a_card_of_a_member_that_came_later_is_found(tmp_path: Path) -> No
     assert found.address is None and "public_key" in found.problem
 
 
+async def test_a_member_that_comes_back_is_told_of_again_at_once(tmp_path: Path) -> None:
+    north, south = members("north", "south")
+    both = {"north": (north.public_key,), "south": (south.public_key,)}
+    other = DirectoryDiscovery(tmp_path, [north, south], "south", 3600.0)
+    await other.announce(ADDRESS, 1)
+    watcher = DirectoryDiscovery(tmp_path, [north, south], "north", 3600.0)
+    told: list[tuple[str, str | None]] = []
+    watching = asyncio.create_task(watcher.watch(lambda *news: told.append(news)))
+    await eventually(lambda: told == [("south", ADDRESS)])
+    watcher.admit({"north": (north.public_key,)}, north.public_key)
+    watcher.admit(both, north.public_key)
+    await eventually(lambda: told == [("south", ADDRESS)] * 2)
+    watching.cancel()
+    await asyncio.wait([watching])
+
+
 def test_a_card_that_came_before_its_member_counts_once_that_is_one() -> None:
     north, south = members("north", "south")
     book = CardBook([north], "north", Topics("abps"))
@@ -129,3 +146,6 @@ def test_a_card_that_came_before_its_member_counts_once_that_is_one() -> None:
     assert book.cards["south"].address == ADDRESS
     book.admit({"north": (north.public_key,)})
     assert not book.cards and not book.sightings()
+    # The broker says it once, so what it said is kept until the member comes back.
+    book.admit({"north": (north.public_key,), "south": (south.public_key,)})
+    assert book.cards["south"].address == ADDRESS
