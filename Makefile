@@ -2,6 +2,8 @@
 # make test    style, types, import directions, all tests
 # make docs    write the generated pages of docs/ anew
 # make bench   cost of the wire against bare CURVE sockets
+# make chaos   twelve centers, 200 random faults, some minutes; its figures are in docs/reliability.md
+# make fuzz    the codec under coverage-guided fuzzing, a minute
 # make services  install what some tests start by themselves: mosquitto, Slurm, Chromium (root, apt-get)
 #
 # Python 3.11 or newer; another one than python3: make demo PYTHON=python3.12
@@ -11,7 +13,7 @@ BIN := .venv/bin
 INSTALLED := .venv/.installed
 DEMO := demo-federation
 
-.PHONY: venv services test lint docs demo bench clean
+.PHONY: venv services test lint docs demo bench chaos fuzz clean
 
 venv: $(INSTALLED)
 
@@ -47,5 +49,13 @@ docs: venv
 bench: venv
 	$(BIN)/python bench/node_wire.py
 
+chaos: venv
+	$(BIN)/python -m tests.chaos.campaign
+
+fuzz: venv
+	$(BIN)/pip install -c constraints.txt -e ".[fuzz]"
+	$(BIN)/python -m tests.fuzz.seeds .fuzz/corpus
+	$(BIN)/python -m tests.fuzz.codec_frames -max_total_time=60 -artifact_prefix=.fuzz/ .fuzz/corpus
+
 clean:
-	rm -rf .venv $(DEMO)
+	rm -rf .venv .fuzz $(DEMO)

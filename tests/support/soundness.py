@@ -83,7 +83,10 @@ _AGREEING = {
 
 
 def disagreements(centers: Iterable[CenterConfig]) -> list[str]:
-    """Every session of which two ledgers tell different stories, or whose story is not settled."""
+    """Every session of which two ledgers tell different stories, or whose story is not settled.
+
+    Sessions with others than these centers are left out.
+    """
     ledgers = {
         center.id: {session.id: session for session in Reader(center.state_dir).sessions()}
         for center in centers
@@ -91,6 +94,8 @@ def disagreements(centers: Iterable[CenterConfig]) -> list[str]:
     found = []
     for name, ledger in ledgers.items():
         for session in ledger.values():
+            if session.peer not in ledgers:
+                continue
             other = ledgers[session.peer].get(session.id)
             ours, theirs = _outcome(session.state), _outcome(other.state if other else None)
             if _AGREEING.get(ours) is not theirs:
