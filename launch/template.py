@@ -31,7 +31,13 @@ _ENVIRONMENT: Final = {
     "ARROW_DEFAULT_MEMORY_POOL": "system",
     "JE_ARROW_MALLOC_CONF": "background_thread:false",
 }
-_M_ARENA_MAX: Final = -8
+_MALLOC: Final = {
+    # Else glibc gives every thread of every center a heap of its own, …
+    -8: 1,  # M_ARENA_MAX
+    # … and, once a large block was freed, puts the next ones onto the heap, where they leave holes.
+    -3: 128 * 1024,  # M_MMAP_THRESHOLD
+    -1: 128 * 1024,  # M_TRIM_THRESHOLD
+}
 _HOLES: Final = (*(2**power for power in range(17, 9, -1)), *range(1008, 23, -16))
 """Sizes of free blocks (bytes), largest first, up to where every size has a list of its own."""
 _ROWS: Final = 200
@@ -53,7 +59,7 @@ def warm_up(contract: Contract) -> None:
     Raises ``TemplateError`` if that has left more than one thread.
     """
     single_threaded()
-    _one_arena()
+    _thrifty_malloc()
     import torch
 
     torch.set_num_threads(1)
@@ -112,12 +118,13 @@ def _made_up(contract: Contract) -> pyarrow.Table:
     return pyarrow.table(columns)
 
 
-def _one_arena() -> None:
-    """Else glibc gives every thread of every center a heap of its own."""
+def _thrifty_malloc() -> None:
+    """Memory that a center does not use goes back to the system."""
     if sys.platform == "linux":
         mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
         if mallopt is not None:
-            mallopt(_M_ARENA_MAX, 1)
+            for option, value in _MALLOC.items():
+                mallopt(option, value)
 
 
 def _fill_holes() -> None:

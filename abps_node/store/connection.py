@@ -15,6 +15,9 @@ from abps_node.filesystem import shared_file_system
 
 BUSY_TIMEOUT_S = 5.0
 """How long a write waits for another copy of the center that is writing at this moment."""
+CACHE_KIB: Final = 512
+"""Rounds are written once and never read again by their center; of SQLite's usual 2 MiB they would
+fill most, in each of hundreds of centers."""
 CHECKPOINT_PAGES = 4000
 """Length of the log (pages of 4 KiB) at which SQLite checkpoints by itself, between rounds."""
 CHECKPOINT_ROUNDS = 8
@@ -94,6 +97,7 @@ def connect_to_write(path: Path) -> sqlite3.Connection:
             )
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA foreign_keys = ON")
+        connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
         connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
         connection.execute(f"PRAGMA journal_size_limit = {LOG_LIMIT_BYTES}")
     except BaseException:
