@@ -15,7 +15,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--centers", type=int, default=12)
     parser.add_argument("--faults", type=int, default=200)
-    parser.add_argument("--rounds", type=int, default=50)
+    parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--every-s", type=float, default=0.5, help="mean time between faults")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--keep", type=Path, help="new folder for the federation, kept afterwards")

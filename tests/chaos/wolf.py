@@ -10,11 +10,12 @@ import numpy as np
 
 from abps_node.config import CenterConfig
 from abps_node.transport import Undeliverable
-from protocol.messages import Accept, CardMessage, Message, Ping, Propose
+from protocol.messages import Accept, CardMessage, Message, Ping, Propose, Weights
 from protocol.trunk import pack
 from tests.support.player import Player
 
-ATTACK_S = 3.0
+ATTACK_S = 5.0
+KINDS = ("flood", "junk", "cards", "stall", "bad-trunks", "echo")
 
 
 class Wolf:
@@ -32,7 +33,7 @@ class Wolf:
         player = Player(self._member, victim)
         player.incarnation = self._incarnation
         await player.connect(endpoint)
-        kind = self._rng.choice(["flood", "junk", "stall", "bad-trunks", "echo", "cards"])
+        kind = self._rng.choice(KINDS)
         self.attacks[kind] = self.attacks.get(kind, 0) + 1
         self._arm(player, kind)
         deadline = asyncio.get_running_loop().time() + ATTACK_S
@@ -55,7 +56,15 @@ class Wolf:
             value = self._rng.choice([0.0, 1e38, 1e-42, float("nan")])
             player.be_partner(payload=pack(np.full(size, value, np.float32), dtype))
         elif kind == "echo":
-            player.be_partner()
+
+            def echo(message: Message) -> None:
+                if isinstance(message, Propose):
+                    player.say(Accept(player.incarnation, message.session, message.round))
+                elif isinstance(message, Weights):
+                    payload = bytes(message.payload)
+                    player.say(player.weights(message.session, payload=payload))
+
+            player.on_message = echo
         elif kind == "stall":
 
             def stall(message: Message) -> None:
