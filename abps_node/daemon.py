@@ -382,6 +382,7 @@ class Daemon:
         """Time passed; once a second there is something to look after, too."""
         self._timer = None
         self._feed(ev.Tick())
+        self._members.glance()
         now = time.monotonic()
         if now >= self._housekeeping_due:
             self._housekeeping_due = now + HOUSEKEEPING_S

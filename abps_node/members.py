@@ -1,7 +1,8 @@
 """The members of a running center: watches the file of changes, and has them take effect.
 
-The file is looked at several times a second, which costs a stat; a key whose time is over ends by
-the clock. A file that cannot be read changes nothing, and is said once: who was revoked stays so.
+At the daemon's ticks, several times a second, the file is looked at, which costs a stat; a key
+whose time is over ends by the clock. A file that cannot be read changes nothing, and is said once:
+who was revoked stays so.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from abps_node.transport import Transport
 
 LOOK_S: Final = 0.2
-"""So late a change takes effect, at most."""
+"""Least time between two looks at the file."""
 
 
 class Members:
@@ -40,7 +41,8 @@ class Members:
         )
         self._stamp: Stamp | None = stamp_of(config.members)
         self._changes = read_changes(config.members)
-        self._problem = ""
+        self._news = asyncio.Event()
+        self._due = 0.0
         self.now = membership(config.federation.roster, self._changes, time.time())
 
     @property
@@ -52,6 +54,20 @@ class Members:
     def own_key(self) -> str:
         """The public one; without security that of the roster."""
         return self._config.member.public_key if self._pair is None else self._pair.public
+
+    def glance(self) -> None:
+        """Whether there is news; costs next to nothing, and is to be called at every tick."""
+        now = time.monotonic()
+        if now < self._due:
+            return
+        self._due = now + LOOK_S
+        files = (
+            (stamp_of(self._config.members), self._stamp),
+            (stamp_of(self._config.secret_key) if self._pair else None, self._key_stamp),
+        )
+        changed = any(stamp is not None and stamp != known for stamp, known in files)
+        if changed or (self.now.changes_at is not None and time.time() >= self.now.changes_at):
+            self._news.set()
 
     async def watch(
         self,
@@ -69,7 +85,8 @@ class Members:
         for name in sorted(self.now.revoked):
             feed(ev.MemberRevoked(name))
         while True:
-            await asyncio.sleep(LOOK_S)
+            await self._news.wait()
+            self._news.clear()
             before, news = self.now, self._look(say)
             if self.now != before:
                 transport.set_roster(self.now.keys)
@@ -103,13 +120,11 @@ class Members:
         """Read the file again if it is another one; returns what was added to it."""
         stamp, known = stamp_of(self._config.members), len(self._changes)
         if stamp is not None and stamp != self._stamp:
+            self._stamp = stamp
             try:
                 self._changes = read_changes(self._config.members)
-                self._stamp, self._problem = stamp, ""
             except ConfigError as error:
-                if str(error) != self._problem:
-                    self._problem = str(error)
-                    say(Note("members-unreadable", "error", None, self._problem, {}))
+                say(Note("members-unreadable", "error", None, str(error), {}))
         due = self.now.changes_at is not None and time.time() >= self.now.changes_at
         if due or len(self._changes) != known:
             self.now = membership(self._config.federation.roster, self._changes, time.time())

@@ -25,8 +25,8 @@ from abps_node.errors import ConfigError
 from abps_node.membership import Change, Membership, membership
 from protocol.contract import Strict
 
-Stamp = tuple[int, int, int]
-"""Changes whenever the file does."""
+Stamp = tuple[int, int, int, int]
+"""Changes whenever the file does, or who may read it."""
 
 
 class MembersFile(Strict):
@@ -78,7 +78,7 @@ def stamp_of(path: Path) -> Stamp | None:
         found = path.stat()
     except OSError:
         return None
-    return found.st_ino, found.st_mtime_ns, found.st_size
+    return found.st_ino, found.st_mtime_ns, found.st_ctime_ns, found.st_size
 
 
 def _write(content: bytes, file: BinaryIO) -> None:
