@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -20,7 +21,7 @@ class Console:
         """Open the pipe. The file is appended to; beyond ``limit_bytes`` it becomes ``….1``."""
         self.path = path
         self._limit = limit_bytes
-        self._begin = path.stat().st_size if path.exists() else 0
+        self._tail = b""
         self.reading, self.writing = os.pipe()
         os.set_blocking(self.reading, False)
 
@@ -37,12 +38,16 @@ class Console:
                 return True
             if not content:
                 return False
-            self._write(content)
+            self._tail = (self._tail + content)[-_TAIL_BYTES:]
+            # A full disk under one center must not end the others. What it said is not lost: its
+            # last words are kept here, and told with its end.
+            with suppress(OSError):
+                self._write(content)
         return False
 
     def last_words(self) -> str:
         """The last line that this child printed; of a JSON log line its text. Maybe empty."""
-        return last_words(self.path, self._begin)
+        return _last_line(self._tail)
 
     def close_writing(self) -> None:
         """The supervisor's copy of the child's end, once the child has its own."""
@@ -65,17 +70,20 @@ class Console:
                 file.write(content)
                 return
         self.path.replace(self.path.with_name(f"{self.path.name}.1"))
-        self._begin = 0
         self.path.write_bytes(content)
 
 
-def last_words(path: Path, begin: int = 0) -> str:
-    """The last line of a file from ``begin`` on; of a JSON log line its text. Empty if none."""
+def last_words(path: Path) -> str:
+    """The last line of a file; of a JSON log line its text. Empty if none."""
     if not path.exists():
         return ""
     with path.open("rb") as file:
-        file.seek(max(begin, path.stat().st_size - _TAIL_BYTES))
-        lines = [line for line in file.read().decode(errors="replace").splitlines() if line.strip()]
+        file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
+        return _last_line(file.read())
+
+
+def _last_line(content: bytes) -> str:
+    lines = [line for line in content.decode(errors="replace").splitlines() if line.strip()]
     if not lines:
         return ""
     try:
