@@ -1,4 +1,4 @@
-"""A second campaign: discounted beliefs go on, patients stay in their splits, the old state stays."""
+"""A second campaign: beliefs go on, discounted; patients keep their splits."""
 
 from __future__ import annotations
 
