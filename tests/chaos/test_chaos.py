@@ -14,11 +14,11 @@ from tests.chaos.harness import WEIGHTS, Chaos, care_units
 @pytest.mark.timeout(600)
 def test_whatever_happens_to_five_centers(tmp_path: Path) -> None:
     seed = time.time_ns() % 10_000
-    again = f"--centers 5 --faults 25 --rounds 40 --seed {seed}"
+    again = f"--centers 5 --faults 25 --rounds 30 --every-s 0.4 --seed {seed}"
     print(f"the same again: python -m tests.chaos.campaign {again}")
-    with Chaos(tmp_path / "f", centers=5, rounds=40, seed=seed) as chaos:
+    with Chaos(tmp_path / "f", centers=5, rounds=30, seed=seed) as chaos:
         chaos.wait_for_round(1)
-        chaos.run(faults=25, every_s=0.5)
+        chaos.run(faults=25, every_s=0.4)
         chaos.finish(wait_s=300)
         figures = chaos.check()
     print(figures, *chaos.log, sep="\n")

@@ -54,7 +54,15 @@ class Wolf:
         dtype = player.contract.policy.wire_dtype
         if kind == "bad-trunks":
             value = self._rng.choice([0.0, 1e38, 1e-42, float("nan")])
-            player.be_partner(payload=pack(np.full(size, value, np.float32), dtype))
+            payload = pack(np.full(size, value, np.float32), dtype)
+
+            def poison(message: Message) -> None:
+                if isinstance(message, Propose):
+                    player.say(Accept(player.incarnation, message.session, message.round))
+                elif isinstance(message, Accept | Weights):
+                    player.say(player.weights(message.session, payload=payload))
+
+            player.on_message = poison
         elif kind == "echo":
 
             def echo(message: Message) -> None:
@@ -84,5 +92,5 @@ class Wolf:
                 player.say(Ping(player.incarnation))
         elif kind == "junk":
             player.send(self._rng.randbytes(self._rng.randrange(1, 2000)))
-        elif player.their_incarnation:
+        elif kind != "echo" and player.their_incarnation:
             player.propose(number)
