@@ -9,11 +9,13 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import threading
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, Final, Literal, Self
 
@@ -220,7 +222,7 @@ def _finished(
     count = min(jobs or len(os.sched_getaffinity(0)), len(cells))
     # Spawned and not forked: a copy of a process in which torch has threads may hang.
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(count, mp_context=context) as pool:
+    with ProcessPoolExecutor(count, mp_context=context, initializer=_end_with_parent) as pool:
         futures = {pool.submit(_work, cell, out): cell for cell in cells}
         try:
             for future in as_completed(futures):
@@ -231,6 +233,18 @@ def _finished(
             ) from error
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _end_with_parent() -> None:
+    """A worker whose sweep was killed does not compute on for nobody."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_outlive, args=(parent,), name="parent", daemon=True).start()
+
+
+def _outlive(parent: BaseProcess) -> None:
+    parent.join()
+    os._exit(1)
 
 
 def _work(cell: Any, out: Path) -> Result:

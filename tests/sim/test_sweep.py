@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from sim import results_files
 from sim.methods import METHODS
 from sim.sweep import plan, read_experiment, sweep
 from sim.tables import PAPER, control_of, markdown, table, text
+from tests.support.center_processes import wait_until
 from tests.support.command_line import abps
 
 EXPERIMENTS = Path(__file__).parents[2] / "sim" / "experiments"
@@ -257,3 +260,27 @@ def test_no_results_and_results_twice_are_errors(tmp_path: Path) -> None:
     for name in ("a", "b"):
         results_files.write(tmp_path / f"{name}.json", result("abps", 1, 0.7))
     assert "abps, seed 1 on ist: found twice" in abps("sim", "table", tmp_path).err
+
+
+def test_no_worker_outlives_a_killed_sweep(small: Path, tmp_path: Path) -> None:
+    small.write_text(SMALL.replace("rounds = 2", "rounds = 500"))
+    words = ["sim", "sweep", str(small), "--out", str(tmp_path / "out"), "--jobs", "1"]
+    with subprocess.Popen([sys.executable, "-m", "abps_node", *words]) as process:
+        wait_until(lambda: workers_of(process.pid), "a worker at work")
+        (worker,) = workers_of(process.pid)
+        process.kill()
+    wait_until(lambda: not command_of(worker), "the worker's end")
+
+
+def workers_of(parent: int) -> list[str]:
+    """Spawned processes that import the simulator already; multiprocessing's own helper is none."""
+    children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+    return [child for child in children if b"spawn_main" in command_of(child)]
+
+
+def command_of(process: str) -> bytes:
+    """Empty for one that ended, also if nobody has asked for its end yet."""
+    try:
+        return Path(f"/proc/{process}/cmdline").read_bytes()
+    except FileNotFoundError:
+        return b""
