@@ -171,10 +171,12 @@ def test_parts_go_on_from_each_other_and_make_room(recorded: Path, tmp_path: Pat
     assert sum(path.stat().st_size for path in files) <= keep
     whole = replay(state_dir)
     assert whole.rounds is not None and whole.rounds[1] == ROUNDS
+    first = sum(1 for _ in Recording(files[0]).stimuli())
     files[0].unlink()
     later = replay(state_dir)
-    assert later.rounds is not None and later.rounds[1] == ROUNDS
-    assert later.stimuli < whole.stimuli
+    assert 0 < later.stimuli == whole.stimuli - first
+    # A part may begin after the last round was committed.
+    assert later.rounds is None or later.rounds[1] == ROUNDS
 
 
 def test_nothing_recorded_is_said(tmp_path: Path) -> None:
