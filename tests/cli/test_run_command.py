@@ -39,7 +39,8 @@ def run_with(
     daemon: Daemon, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[Outcome, list[dict[str, Any]]]:
     """How `abps run` ends with this daemon, and what is in the log."""
-    monkeypatch.setitem(sys.modules, "abps_node.daemon", SimpleNamespace(run_center=daemon))
+    fake = SimpleNamespace(run_center=lambda config, begin: daemon(config))
+    monkeypatch.setitem(sys.modules, "abps_node.daemon", fake)
     outcome = abps("run", path)
     text = (path.parent / "state/log.jsonl").read_text(encoding="utf-8")
     return outcome, [json.loads(line) for line in text.splitlines()]
@@ -89,7 +90,7 @@ STOPPED_WHILE_STARTING = """
 import signal, sys
 from types import SimpleNamespace
 number, path = int(sys.argv[1]), sys.argv[2]
-sys.modules["abps_node.daemon"] = SimpleNamespace(run_center=lambda _: signal.raise_signal(number))
+sys.modules["abps_node.daemon"] = SimpleNamespace(run_center=lambda *_: signal.raise_signal(number))
 sys.argv = ["abps", "run", path]
 from abps_node.cli.main import run
 run()
