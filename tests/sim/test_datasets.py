@@ -156,7 +156,7 @@ def test_diabetes_facts() -> None:
     proxy = read("diabetes130", partition="natural")
     assert any("specialties, a proxy" in note for note in proxy.notes)
     assert all(name.as_py().startswith("proxy-") for name in proxy.table[CENTER].unique())
-    groups = {name: proxy.table[f"any_{name}"].to_numpy().mean() for name in diabetes._GROUPS}
+    groups = {name: proxy.table[f"any_{name}"].to_numpy().mean() for name in diabetes.DIAGNOSES}
     assert groups["diabetes"] > 0.3 and groups["circulatory"] > 0.5
     assert min(groups.values()) > 0.01
 
