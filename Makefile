@@ -1,5 +1,5 @@
 # make demo    seven care units federate on this machine; ends by itself with a table
-# make test    style, types, import directions, all tests
+# make test    style, types, import directions, all tests (quick ones three at a time, slow ones in turn)
 # make docs    write the generated pages of docs/ anew
 # make bench   cost of the wire against bare CURVE sockets
 # make chaos   twelve centers, 200 random faults, some minutes; its figures are in docs/reliability.md
@@ -28,7 +28,7 @@ services:
 	@tests/services.sh
 
 test: lint
-	$(BIN)/pytest -m "not slow"
+	$(BIN)/pytest -m "not slow" -n 3 --dist loadfile
 	$(BIN)/pytest -m slow
 
 lint: venv
