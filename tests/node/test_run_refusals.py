@@ -134,7 +134,7 @@ def a_damaged_state(center: CenterConfig) -> str:
         (another_contract, ExitCode.STORE),
         (another_center, ExitCode.STORE),
         (another_table, ExitCode.STORE),
-        (a_damaged_state, ExitCode.STORE),
+        (a_damaged_state, ExitCode.DAMAGED),
     ],
 )
 def test_a_center_that_cannot_run(center: CenterConfig, spoil: Spoil, code: ExitCode) -> None:

@@ -54,7 +54,7 @@ def test_the_same_results_give_the_same_file(results: list[dict[str, Any]], tmp_
         figure = plots.pareto(row, "synthetic")
         assert figure is not None
         (tmp_path / folder).mkdir()
-        list(plots._save(figure, tmp_path / folder / "x"))
+        list(plots.save(figure, tmp_path / folder / "x"))
     for name in ("x.png", "x.svg"):
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
 
