@@ -75,7 +75,7 @@ def _round_of(arguments: tuple[Any, ...]) -> int:
         case (Transport(), str(), bytes(frame)):
             message = codec.decode(frame, len(frame))
             return message.round if isinstance(message, Weights) else 0
-        case (Path(), int(number), _):
+        case (Path(), int(number), *_):
             return number
         case _:
             raise TypeError(f"no instant of death has the arguments {arguments!r}")
