@@ -17,7 +17,7 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any, Final, Literal, Self
+from typing import Any, Final, Literal, Self, TypeVar
 
 from pydantic import Field, field_validator, model_validator
 
@@ -26,6 +26,8 @@ from abps_node.errors import ConfigError, NodeError
 from protocol.contract import Strict
 from sim import results_files
 from sim.results_files import Result
+
+AnyExperiment = TypeVar("AnyExperiment", bound=Strict)
 
 ROW: Final = r"^[a-z0-9][a-z0-9+._-]{0,62}$"
 
@@ -123,13 +125,18 @@ def key_of(cell: Any) -> str:
 
 def read_experiment(path: Path) -> Experiment:
     """Read an experiment file; ``ConfigError`` names the file and the key."""
+    return read_as(Experiment, path)
+
+
+def read_as(model: type[AnyExperiment], path: Path) -> AnyExperiment:
+    """Read an experiment file of this kind; ``ConfigError`` names the file and the key."""
     try:
         raw = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: is not TOML: {error}") from error
-    experiment, problems = checked(Experiment, raw, path)
+    experiment, problems = checked(model, raw, path)
     if experiment is None:
         raise ConfigError("\n".join(problems))
     return experiment

@@ -10,7 +10,12 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
-from abps_node.store.connection import connect_to_read, connect_to_write, readable_errors
+from abps_node.store.connection import (
+    connect_to_read,
+    connect_to_write,
+    readable_errors,
+    transaction,
+)
 from abps_node.store.rows import PUT_EVENT, put_beliefs, put_sessions, session_of
 from abps_node.store.schema import STATE_FILE
 from protocol.beliefs import Belief
@@ -48,20 +53,13 @@ def carry_over(
 ) -> None:
     """Put into a new state what goes on; its next start takes the number after ``start``."""
     path, now = state_dir / STATE_FILE, time.time()
-    with readable_errors(path), closing(connect_to_write(path)) as db:
-        db.execute("BEGIN IMMEDIATE")
-        try:
-            db.execute("UPDATE meta SET incarnation = ?", (start,))
-            put_beliefs(db, beliefs)
-            db.execute(MAKE_CARRIED)
-            db.executemany(
-                "INSERT INTO carried VALUES (?, ?, ?, ?)",
-                [(peer, b.alpha, b.beta, b.n) for peer, b in beliefs.items()],
-            )
-            put_sessions(db, sessions, start, now)
-            db.execute(PUT_EVENT, (now, 0, "campaign", "info", None, text, json.dumps(dict(data))))
-            db.execute("COMMIT")
-        except sqlite3.Error:
-            if db.in_transaction:
-                db.execute("ROLLBACK")
-            raise
+    with readable_errors(path), closing(connect_to_write(path)) as db, transaction(db):
+        db.execute("UPDATE meta SET incarnation = ?", (start,))
+        put_beliefs(db, beliefs)
+        db.execute(MAKE_CARRIED)
+        db.executemany(
+            "INSERT INTO carried VALUES (?, ?, ?, ?)",
+            [(peer, b.alpha, b.beta, b.n) for peer, b in beliefs.items()],
+        )
+        put_sessions(db, sessions, start, now)
+        db.execute(PUT_EVENT, (now, 0, "campaign", "info", None, text, json.dumps(dict(data))))

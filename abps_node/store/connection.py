@@ -106,6 +106,19 @@ def connect_to_write(path: Path) -> sqlite3.Connection:
     return connection
 
 
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """One write transaction, whole or not at all."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
 def has_log(connection: sqlite3.Connection) -> bool:
     """Whether this connection writes a write-ahead log."""
     return bool(connection.execute("PRAGMA journal_mode").fetchone()[0] == "wal")

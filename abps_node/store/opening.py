@@ -6,7 +6,7 @@ import sqlite3
 from pathlib import Path
 
 from abps_node.errors import Damaged, StoreError
-from abps_node.store.connection import damaged
+from abps_node.store.connection import damaged, transaction
 from abps_node.store.schema import SCHEMA_VERSION, TABLES
 from protocol.contract import Contract
 
@@ -16,8 +16,7 @@ def create_if_empty(path: Path, db: sqlite3.Connection, center_id: str, contract
     if _version(db) != 0:
         return
     db.execute("PRAGMA synchronous = FULL")
-    db.execute("BEGIN IMMEDIATE")
-    try:
+    with transaction(db):
         if _version(db) == 0:
             if db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
                 raise StoreError(f"{path}: {damaged('a database of another program')}")
@@ -27,11 +26,6 @@ def create_if_empty(path: Path, db: sqlite3.Connection, center_id: str, contract
                 "INSERT INTO meta (one, center, contract_digest, contract) VALUES (1, ?, ?, ?)",
                 (center_id, contract.digest(), contract.model_dump_json()),
             )
-        db.execute("COMMIT")
-    except BaseException:
-        if db.in_transaction:
-            db.execute("ROLLBACK")
-        raise
 
 
 def is_empty(db: sqlite3.Connection) -> bool:

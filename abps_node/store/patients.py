@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from abps_node.errors import StoreError
+from abps_node.store.connection import transaction
 
 if TYPE_CHECKING:
     from abps_node.data import Fingerprint
@@ -18,15 +19,9 @@ if TYPE_CHECKING:
 
 def keep_patients(path: Path, db: sqlite3.Connection, now: Fingerprint) -> None:
     """Remember the table of a state that has none yet; ``StoreError`` if it has another one."""
-    db.execute("BEGIN IMMEDIATE")
-    try:
+    with transaction(db):
         check_patients(path, db, now)
         db.execute("UPDATE meta SET patients = ? WHERE patients IS NULL", (now.model_dump_json(),))
-        db.execute("COMMIT")
-    except BaseException:
-        if db.in_transaction:
-            db.execute("ROLLBACK")
-        raise
 
 
 def check_patients(path: Path, db: sqlite3.Connection, now: Fingerprint) -> None:

@@ -15,7 +15,7 @@ from typing import Final
 
 from abps_node.audit.chain import newest_start
 from abps_node.errors import StoreError
-from abps_node.store.connection import connect_to_write, readable_errors
+from abps_node.store.connection import connect_to_write, readable_errors, transaction
 from abps_node.store.reader import Reader
 from abps_node.store.rows import PUT_EVENT
 from abps_node.store.schema import STATE_FILE
@@ -77,13 +77,6 @@ def _claims(reader: Reader) -> dict[str, int]:
 
 
 def _raise_to(path: Path, number: int, text: str) -> None:
-    with readable_errors(path), closing(connect_to_write(path)) as db:
-        db.execute("BEGIN IMMEDIATE")
-        try:
-            db.execute("UPDATE meta SET incarnation = ? WHERE incarnation < ?", (number, number))
-            db.execute(PUT_EVENT, (time.time(), 0, "repaired", "warning", None, text, "{}"))
-            db.execute("COMMIT")
-        except BaseException:
-            if db.in_transaction:
-                db.execute("ROLLBACK")
-            raise
+    with readable_errors(path), closing(connect_to_write(path)) as db, transaction(db):
+        db.execute("UPDATE meta SET incarnation = ? WHERE incarnation < ?", (number, number))
+        db.execute(PUT_EVENT, (time.time(), 0, "repaired", "warning", None, text, "{}"))

@@ -35,6 +35,7 @@ from abps_node.store.connection import (
     has_log,
     readable_errors,
     store_error,
+    transaction,
 )
 from abps_node.store.opening import check_owner, create_if_empty
 from abps_node.store.outcomes import last_outcomes
@@ -403,8 +404,7 @@ class Store:
         db = self._db
         with readable_errors(self.path):
             self._synchronize("FULL" if durable else "NORMAL")
-            db.execute("BEGIN IMMEDIATE")
-            try:
+            with transaction(db):
                 if fenced:
                     self._check_fence()
                 yield db
@@ -413,11 +413,6 @@ class Store:
                     put_views(db, self._views)
                 if durable and self._anchor is not None:
                     put_anchor(db, self._anchor())
-                db.execute("COMMIT")
-            except BaseException:
-                if db.in_transaction:
-                    db.execute("ROLLBACK")
-                raise
         if seen:
             self._seen.clear()
             self._views.clear()

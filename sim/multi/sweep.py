@@ -5,18 +5,16 @@ Cells are run, kept and resumed by ``sim.sweep``.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from abps_node.config_text import checked
 from abps_node.errors import ConfigError
 from protocol.contract import Strict
 from sim.multi.runner import TaskCell, entry_of, options_of, settings_of
-from sim.sweep import ROW, Plan
+from sim.sweep import ROW, Plan, read_as
 
 
 class Row(Strict):
@@ -70,16 +68,7 @@ class TaskExperiment(Strict):
 
 def read_experiment(path: Path) -> TaskExperiment:
     """Read an experiment file; ``ConfigError`` names the file and the key."""
-    try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: is not TOML: {error}") from error
-    experiment, problems = checked(TaskExperiment, raw, path)
-    if experiment is None:
-        raise ConfigError("\n".join(problems))
-    return experiment
+    return read_as(TaskExperiment, path)
 
 
 def plan(
