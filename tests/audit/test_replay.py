@@ -163,8 +163,11 @@ def test_parts_go_on_from_each_other_and_make_room(recorded: Path, tmp_path: Pat
     state_dir, keep = tmp_path / "state", 100_000
     recorder = Recorder(state_dir, keep, contract, identity, members, memory)
     node = RecordedNode(contract, identity, members, memory, recorder)
-    for stimulus in source.stimuli():
-        node.handle(unpacker.unpack(stimulus.event), stimulus.now)
+    # To the last merge: how long a center lingers after it depends on the machine.
+    stimuli = [(unpacker.unpack(each.event), each.now) for each in source.stimuli()]
+    end = max(at for at, (event, _) in enumerate(stimuli) if isinstance(event, ev.Merged))
+    for event, now in stimuli[: end + 1]:
+        node.handle(event, now)
     node.close()
     files = recordings(state_dir)
     assert len(files) > 1
@@ -174,8 +177,8 @@ def test_parts_go_on_from_each_other_and_make_room(recorded: Path, tmp_path: Pat
     first = sum(1 for _ in Recording(files[0]).stimuli())
     files[0].unlink()
     later = replay(state_dir)
-    assert 0 < later.stimuli == whole.stimuli - first
-    # A part may begin after the last round was committed.
+    # A new part may have begun with the very last stimulus.
+    assert later.stimuli == whole.stimuli - first
     assert later.rounds is None or later.rounds[1] == ROUNDS
 
 
