@@ -10,7 +10,7 @@ Remembered are hashes of the newest trunks only, and nothing over a restart.
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import deque
 from dataclasses import dataclass, field
 
 from protocol.errors import TrunkError
@@ -26,7 +26,7 @@ class Provenance:
     """Hashes of the own trunks, and of each peer's with the round that it claimed for them."""
 
     own: deque[str] = field(default_factory=lambda: deque(maxlen=OWN_TRUNKS))
-    theirs: dict[str, OrderedDict[str, int]] = field(default_factory=dict)
+    theirs: dict[str, dict[str, int]] = field(default_factory=dict)
 
     def made(self, payload: bytes) -> None:
         """An own local step is done."""
@@ -40,13 +40,13 @@ class Provenance:
         found = digest(payload)
         if found in self.own:
             raise TrunkError("trunk-echo", "found a trunk of this center itself")
-        seen = self.theirs.setdefault(peer, OrderedDict())
+        seen = self.theirs.setdefault(peer, {})
         before = seen.setdefault(found, claimed_round)
         if before != claimed_round:
             raise TrunkError(
                 "trunk-replay",
                 f"found the trunk of round {before} once more, as one of round {claimed_round}",
             )
-        seen.move_to_end(found)
+        seen[found] = seen.pop(found)  # the newest comes last
         if len(seen) > PEER_TRUNKS:
-            seen.popitem(last=False)
+            del seen[next(iter(seen))]
