@@ -18,7 +18,13 @@ from abps_node.exits import ExitCode
 from abps_node.store.models import MODELS_DIR
 from abps_node.store.reader import Reader
 from tests.support import small_disk
-from tests.support.center_processes import ROOT, CenterProcess, CenterProcesses, wait_until
+from tests.support.center_processes import (
+    ROOT,
+    CenterProcess,
+    CenterProcesses,
+    last_round,
+    wait_until,
+)
 from tests.support.command_line import abps
 from tests.support.soundness import check_state, records
 from tests.support.wards import ward_contract, ward_federation
@@ -151,7 +157,7 @@ def test_a_clock_that_jumps_changes_no_decision(tmp_path: Path, hours: float) ->
     started = time.monotonic()
     process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
     try:
-        wait_until(lambda: _round(center) >= 3, "round 3")
+        wait_until(lambda: last_round(center) >= 3, "round 3")
         (tmp_path / "new").write_text(str(hours * 3600))
         (tmp_path / "new").rename(jump)
         assert process.wait(240) == ExitCode.OK
@@ -170,20 +176,6 @@ def test_a_clock_that_jumps_changes_no_decision(tmp_path: Path, hours: float) ->
 
 def _restarts_seen(other: CenterProcess) -> int:
     return len(other.reader.events(kind="peer-restarted"))
-
-
-def _round(center: CenterConfig) -> int:
-    state = center.state_dir / "state.sqlite"
-    return Reader(center.state_dir).status().last_round if _has_tables(state) else 0
-
-
-def _has_tables(state: Path) -> bool:
-    return state.is_file() and (state.stat().st_size > 4096 or _log_of(state) > 0)
-
-
-def _log_of(state: Path) -> int:
-    log = state.with_name(state.name + "-wal")
-    return log.stat().st_size if log.is_file() else 0
 
 
 def test_a_restored_state_is_repaired(tmp_path: Path, processes: CenterProcesses) -> None:

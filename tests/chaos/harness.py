@@ -23,7 +23,6 @@ import pyarrow as pa
 
 from abps_node.audit.verify import verify
 from abps_node.config import CenterConfig
-from abps_node.errors import StoreError
 from abps_node.exits import ExitCode
 from abps_node.members_edit import add_member, revoke_keys
 from abps_node.store.reader import Reader
@@ -31,7 +30,7 @@ from examples.rhc.prepare import CONTRACT, read_table, split_by_unit
 from launch.layout import FederationLayout, read_layout, write_federation
 from tests.chaos.links import Link, LoopThread
 from tests.chaos.wolf import Wolf
-from tests.support.center_processes import CenterProcess
+from tests.support.center_processes import CenterProcess, last_round
 from tests.support.soundness import check_pruned, check_state, disagreements, records
 from tests.support.wards import edit_toml, free_ports
 
@@ -138,10 +137,7 @@ class Chaos:
             time.sleep(0.1)
 
     def _rounds_of(self, name: str) -> int:
-        try:
-            return Reader(self.centers[name].state_dir).status().last_round
-        except StoreError:
-            return 0
+        return last_round(self.centers[name])
 
     def state(self) -> str:
         """Where each center stands, for whoever reads a failure."""

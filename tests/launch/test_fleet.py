@@ -13,7 +13,7 @@ import pytest
 
 from abps_node.store.reader import Reader
 from launch.layout import FederationLayout, write_federation
-from tests.support.center_processes import ROOT, WAIT_S, wait_until
+from tests.support.center_processes import ROOT, WAIT_S, last_round, wait_until
 from tests.support.layouts import patients, small_federation
 from tests.support.records import make_contract
 from tests.support.soundness import check_state, disagreements
@@ -29,9 +29,7 @@ def start(layout: FederationLayout, *options: str) -> subprocess.Popen[str]:
 
 
 def last_rounds(layout: FederationLayout) -> list[int]:
-    states = [center.state_dir for center in layout.centers]
-    there = all((state / "state.sqlite").exists() for state in states)
-    return [Reader(state).status().last_round for state in states] if there else [0]
+    return [last_round(center) for center in layout.centers]
 
 
 @pytest.mark.slow

@@ -19,7 +19,7 @@ from launch.slurm_queue import Queued
 from launch.stop import Stop
 from launch.supervisor import LaunchError
 from tests.support import half_dead as made
-from tests.support.center_processes import wait_until
+from tests.support.center_processes import last_round, wait_until
 from tests.support.command_line import abps
 from tests.support.layouts import small_federation
 
@@ -284,10 +284,4 @@ def test_a_running_federation_ends_with_whole_rounds(tmp_path: Path) -> None:
 
 
 def _rounds(layout: FederationLayout) -> int:
-    from abps_node.errors import StoreError
-    from abps_node.store.reader import Reader
-
-    try:
-        return min(Reader(center.state_dir).status().last_round for center in layout.centers)
-    except StoreError:
-        return 0
+    return min(last_round(center) for center in layout.centers)

@@ -28,6 +28,14 @@ def wait_until(condition: Callable[[], object], what: str, wait_s: float = WAIT_
         time.sleep(_POLL_S)
 
 
+def last_round(center: CenterConfig) -> int:
+    """The last committed round; 0 also while there is no state yet, or half of one."""
+    try:
+        return Reader(center.state_dir).status().last_round
+    except StoreError:
+        return 0
+
+
 class CenterProcess:
     """One running center and how it ended."""
 
@@ -70,10 +78,7 @@ class CenterProcess:
 
     def last_round(self) -> int:
         """The last committed round; 0 also while there is no state yet."""
-        try:
-            return self.reader.status().last_round
-        except StoreError:
-            return 0
+        return last_round(self.center)
 
     def wait_for_round(self, number: int, wait_s: float = WAIT_S) -> None:
         """Until this round is committed; fails at once if the process ends before."""
@@ -83,7 +88,10 @@ class CenterProcess:
         """Until there is an event of this kind, about this peer if one is given."""
 
         def there() -> bool:
-            events = self.reader.events(kind=kind)
+            try:
+                events = self.reader.events(kind=kind)
+            except StoreError:
+                return False
             return any(peer in (None, event.peer) for event in events)
 
         self._await(there, f"event {kind} about {peer}", wait_s)
