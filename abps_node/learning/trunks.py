@@ -192,9 +192,7 @@ class FedcareTrunk:
         second, second_cache = self._block(1, parts, first, masks, statistics)
         summed = first + second
         linear = functional.linear(summed, parts[8], parts[9])
-        variance, mean = torch.var_mean(linear, 1, unbiased=False, keepdim=True)
-        rstd = (variance + _EPS).rsqrt()
-        normal = (linear - mean) * rstd
+        normal, _, rstd = torch.native_layer_norm(linear, [self.width], None, None, _EPS)
         batched = statistics is None
         out = torch.addcmul(parts[11], normal, parts[10])
         return out, (first_cache, second_cache, summed, normal, rstd, batched)
@@ -210,11 +208,11 @@ class FedcareTrunk:
         weight, bias, scale, shift = parts[4 * number : 4 * number + 4]
         linear = functional.linear(x, weight, bias)
         if statistics is None:
-            variance, mean = torch.var_mean(linear, 0, unbiased=False)
+            normal, _, rstd = _normalized(linear)
         else:
             mean, variance = statistics[2 * number : 2 * number + 2]
-        rstd = (variance + _EPS).rsqrt()
-        normal = (linear - mean) * rstd
+            rstd = (variance + _EPS).rsqrt()
+            normal = (linear - mean) * rstd
         activated = torch.relu(torch.addcmul(shift, normal, scale))
         mask = masks[number] if masks else None
         out = activated if mask is None else activated * mask
@@ -261,12 +259,12 @@ class FedcareTrunk:
 
     def statistics(self, parts: Parts, x: torch.Tensor) -> Statistics:
         """Those of all rows at once, layer by layer."""
-        _, (first, second, *_) = self.forward(parts, x)
         found: list[torch.Tensor] = []
-        for number, cache in enumerate((first, second)):
-            linear = functional.linear(cache[0], *parts[4 * number : 4 * number + 2])
-            variance, mean = torch.var_mean(linear, 0, unbiased=False)
-            found += [mean, variance]
+        for number in range(2):
+            weight, bias, scale, shift = parts[4 * number : 4 * number + 4]
+            normal, mean, rstd = _normalized(functional.linear(x, weight, bias))
+            found += [mean, (rstd.square().reciprocal() - _EPS).clamp_(min=0.0)]
+            x = torch.relu(torch.addcmul(shift, normal, scale))
         return tuple(found)
 
 
@@ -282,6 +280,15 @@ def trunk_of(contract: Contract, inputs: int) -> Trunk:
         return FedcareTrunk(inputs, hidden[0], hidden[2])
     model = Mlp.of(contract)
     return MlpTrunk(model.widths[: len(model.widths) - model.head_layers])
+
+
+def _normalized(linear: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Rows with mean 0 and variance 1 in each column, the means, and 1/sqrt(variance + ε).
+
+    By batch norm's own kernel: ``torch.var_mean`` over rows takes ten times as long.
+    """
+    normal, mean, rstd = torch.native_batch_norm(linear, None, None, None, None, True, 0.0, _EPS)
+    return normal, mean, rstd
 
 
 def _through_relu(
