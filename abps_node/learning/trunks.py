@@ -25,7 +25,8 @@ Statistics = tuple[torch.Tensor, ...]
 """Mean and variance of each batch norm in turn, each ``(width,)``; empty without batch norm."""
 Parts = Sequence[torch.Tensor]
 """The trunk's parameters as views, in the order of ``tensors``."""
-_EPS: Final = 1e-5
+EPS: Final = 1e-5
+"""Of batch norm and layer norm."""
 
 
 class Trunk(Protocol):
@@ -192,7 +193,7 @@ class FedcareTrunk:
         second, second_cache = self._block(1, parts, first, masks, statistics)
         summed = first + second
         linear = functional.linear(summed, parts[8], parts[9])
-        normal, _, rstd = torch.native_layer_norm(linear, [self.width], None, None, _EPS)
+        normal, _, rstd = torch.native_layer_norm(linear, [self.width], None, None, EPS)
         batched = statistics is None
         out = torch.addcmul(parts[11], normal, parts[10])
         return out, (first_cache, second_cache, summed, normal, rstd, batched)
@@ -211,7 +212,7 @@ class FedcareTrunk:
             normal, _, rstd = _normalized(linear)
         else:
             mean, variance = statistics[2 * number : 2 * number + 2]
-            rstd = (variance + _EPS).rsqrt()
+            rstd = (variance + EPS).rsqrt()
             normal = (linear - mean) * rstd
         activated = torch.relu(torch.addcmul(shift, normal, scale))
         mask = masks[number] if masks else None
@@ -263,7 +264,7 @@ class FedcareTrunk:
         for number in range(2):
             weight, bias, scale, shift = parts[4 * number : 4 * number + 4]
             normal, mean, rstd = _normalized(functional.linear(x, weight, bias))
-            found += [mean, (rstd.square().reciprocal() - _EPS).clamp_(min=0.0)]
+            found += [mean, (rstd.square().reciprocal() - EPS).clamp_(min=0.0)]
             x = torch.relu(torch.addcmul(shift, normal, scale))
         return tuple(found)
 
@@ -287,7 +288,7 @@ def _normalized(linear: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch
 
     By batch norm's own kernel: ``torch.var_mean`` over rows takes ten times as long.
     """
-    normal, mean, rstd = torch.native_batch_norm(linear, None, None, None, None, True, 0.0, _EPS)
+    normal, mean, rstd = torch.native_batch_norm(linear, None, None, None, None, True, 0.0, EPS)
     return normal, mean, rstd
 
 

@@ -164,7 +164,11 @@ class Losses:
     def add(self, client: Client, values: FloatArray) -> None:
         """One client's losses, in the order of its tasks."""
         for task, value in zip(client.tasks, values, strict=True):
-            self.total.setdefault(task.name, []).append(float(value))
+            self.add_one(task.name, value)
+
+    def add_one(self, task: str, value: float) -> None:
+        """The loss of one of a client's tasks."""
+        self.total.setdefault(task, []).append(float(value))
 
     def mean(self) -> dict[str, float]:
         """Per task."""

@@ -14,7 +14,7 @@ import torch
 
 from abps_node.aims import Normalization
 from abps_node.learning.adam import Adam
-from abps_node.learning.draws import by_layer, dropped_levels, mask
+from abps_node.learning.draws import Bytes, by_layer, dropped_levels, mask
 from abps_node.learning.local_step import TrainingDiverged
 from abps_node.learning.min_norm import FloatArray
 from abps_node.learning.objective_losses import Losses, Rows
@@ -53,21 +53,30 @@ def optimizer(settings: Settings, size: int) -> Optimizer:
     return Adam.fresh(size) if settings.optimizer == "adam" else Sgd()
 
 
-def mini_batches(
-    net: ObjectiveNet, rows: Rows, steps: int, size: int | None, seed: int, *purpose: str | int
-) -> Batches:
-    """``steps`` batches, each drawn uniformly without replacement; ``size`` None: all rows.
+def draws(
+    net: ObjectiveNet, rows: int, steps: int, count: int, seed: int, *purpose: str | int
+) -> Iterator[tuple[torch.Tensor, Bytes]]:
+    """``steps`` times ``count`` of ``rows`` rows, uniformly without replacement, and the bytes of
+    all dropout masks, layer by layer (none without dropout).
 
-    Batches and masks depend on seed and purpose alone, so that methods meet the same ones.
+    Both depend on seed and purpose alone, so that methods meet the same ones.
     """
     order = torch.Generator().manual_seed(derive_seed(seed, *purpose, "batches"))
     bits = np.random.SFC64(derive_seed(seed, *purpose, "dropout"))
-    dropped, width = dropped_levels(net.dropout), sum(net.hidden)
-    count = rows.count if size is None else min(size, rows.count)
+    size = count * sum(net.hidden) if dropped_levels(net.dropout) else 0
     for _ in range(steps):
-        chosen = torch.randperm(rows.count, generator=order)[:count]
-        raw = np.asarray(bits.random_raw((count * width + 7) // 8), dtype="<u8")
-        drawn = raw.view(np.uint8)[: count * width] if dropped else raw.view(np.uint8)[:0]
+        chosen = torch.randperm(rows, generator=order)[:count]
+        raw = np.asarray(bits.random_raw((size + 7) // 8), dtype="<u8")
+        yield chosen, raw.view(np.uint8)[:size]
+
+
+def mini_batches(
+    net: ObjectiveNet, rows: Rows, steps: int, size: int | None, seed: int, *purpose: str | int
+) -> Batches:
+    """``steps`` batches of ``draws``; ``size`` None: all rows."""
+    dropped = dropped_levels(net.dropout)
+    count = rows.count if size is None else min(size, rows.count)
+    for chosen, drawn in draws(net, rows.count, steps, count, seed, *purpose):
         masks = [mask(part, dropped) for part in by_layer(drawn, count, net.hidden)]
         yield (rows if size is None else rows.take(chosen)), masks
 
@@ -105,7 +114,7 @@ def walk(
         summed += gradient
         moves.update(weights, gradient, settings.local_rate, 0.0)
         seen.append(found.losses)
-    return Walk(_finite(weights), summed, mean_of(seen), len(seen))
+    return Walk(finite(weights), summed, mean_of(seen), len(seen))
 
 
 def pareto_walk(
@@ -126,7 +135,7 @@ def pareto_walk(
             break
         moves.update(weights, torch.cat([direction, found.heads]), settings.tuning_rate, 0.0)
         seen.append(found.losses)
-    return Walk(_finite(weights), torch.zeros(0), mean_of(seen), len(seen))
+    return Walk(finite(weights), torch.zeros(0), mean_of(seen), len(seen))
 
 
 def server_direction(
@@ -165,7 +174,8 @@ def mean_of(seen: list[FloatArray]) -> FloatArray:
     return mean
 
 
-def _finite(weights: torch.Tensor) -> torch.Tensor:
+def finite(weights: torch.Tensor) -> torch.Tensor:
+    """The weights; ``TrainingDiverged`` if one is not finite."""
     if not bool(weights.isfinite().all()):
         raise TrainingDiverged("local steps: found weights that are not finite; try smaller rates")
     return weights

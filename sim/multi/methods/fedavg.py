@@ -13,9 +13,10 @@ from typing import Literal
 
 import torch
 
+from sim.multi.abreast import Way, tune_all, walk_all
 from sim.multi.base import BYTES, Losses, Method, Model, RoundStats, Settings, Shared
 from sim.multi.clients import Client, Clients
-from sim.multi.steps import Pull, mini_batches, pareto_walk, walk
+from sim.multi.steps import Pull
 
 
 @dataclass
@@ -50,42 +51,27 @@ class FedAvg(Method[Average]):
         moved = torch.zeros_like(shared.weights, dtype=torch.float64)
         total = torch.zeros_like(moved)
         size = 0
-        for client in clients.members:
-            net, start = shared.net_for(client), shared.of(client)
-            rows = client.train["padded"]
-            drawn = mini_batches(
-                net, rows, settings.local_steps, settings.batch_size, clients.seed, client.id, t
-            )
-            went = walk(net, client.losses, start, drawn, settings, self.pull(start))
-            way = start - went.weights
+        ways = [self._way(shared, client, t) for client in clients.members]
+        walks = walk_all(ways, settings, clients.seed, settings.batch_size)
+        for client, way, went in zip(clients.members, ways, walks, strict=True):
+            far = way.start - went.weights
             if self.server == "global-rate":
-                way = settings.global_rate * went.summed
-            _add(shared, client, way, moved, total)
+                far = settings.global_rate * went.summed
+            _add(shared, client, far, moved, total)
             told.add(client, went.losses)
             batches += went.steps
-            size += 2 * start.numel()
+            size += 2 * way.start.numel()
         shared.weights = shared.weights - (moved / total.clamp(min=1.0)).to(torch.float32)
         return RoundStats(told.mean(), size * BYTES, batches)
 
     def finish(self, clients: Clients, settings: Settings, state: Average) -> int:
         """See ``Method.finish``."""
-        steps = 0
-        for place, client in enumerate(clients.members if self.tune else ()):
-            net, rows = state.shared.net_for(client), client.train["padded"]
-            drawn = mini_batches(
-                net,
-                rows,
-                settings.tuning_steps,
-                settings.batch_size,
-                clients.seed,
-                client.id,
-                "stage2",
-            )
-            start = state.shared.of(client)
-            went = pareto_walk(net, client.losses, start, drawn, settings, settings.normalization)
-            state.tuned[place] = went.weights
-            steps += went.steps
-        return steps
+        if not self.tune:
+            return 0
+        ways = [self._way(state.shared, client, "stage2") for client in clients.members]
+        walks = tune_all(ways, settings, clients.seed)
+        state.tuned = {place: went.weights for place, went in enumerate(walks)}
+        return sum(went.steps for went in walks)
 
     def model(self, clients: Clients, settings: Settings, state: Average, place: int) -> Model:
         """See ``Method.model``."""
@@ -95,12 +81,18 @@ class FedAvg(Method[Average]):
             weights = state.shared.of(client)
         return Model(state.shared.net_for(client), weights, "padded")
 
+    def _way(self, shared: Shared, client: Client, when: str | int) -> Way:
+        start = shared.of(client)
+        pull = None if when == "stage2" else self.pull(start)
+        rows, purpose = client.train["padded"], (client.id, when)
+        return Way(shared.net_for(client), client.losses, rows, start, purpose, pull)
+
 
 def _add(
-    shared: Shared, client: Client, way: torch.Tensor, moved: torch.Tensor, total: torch.Tensor
+    shared: Shared, client: Client, far: torch.Tensor, moved: torch.Tensor, total: torch.Tensor
 ) -> None:
     """Add one client's way, weighted by its rows, to the trunk and to the heads of its tasks."""
-    trunk, wide = shared.net.trunk_size, way.to(torch.float64)
+    trunk, wide = shared.net.trunk_size, far.to(torch.float64)
     parts = [(slice(0, trunk), wide[:trunk])]
     heads = wide[trunk:].chunk(len(client.tasks))
     parts += [(shared.head(t.name), head) for t, head in zip(client.tasks, heads, strict=True)]

@@ -17,11 +17,12 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from sim.multi.abreast import Way, walk_all
 from sim.multi.base import BYTES, Losses, Method, Model, RoundStats, Settings, names, net_of
-from sim.multi.clients import Clients
+from sim.multi.clients import Client, Clients
 from sim.multi.methods.fsmgda import step
 from sim.multi.methods.local_only import tune
-from sim.multi.steps import mini_batches, only, only_loss, walk
+from sim.multi.steps import only, only_loss
 
 
 @dataclass
@@ -55,25 +56,24 @@ class FedCare(Method[Backbone]):
         told, size = Losses(), state.trunk.numel()
         updates = torch.zeros(len(clients.tasks), size, dtype=torch.float64)
         rows_of = np.zeros(len(clients.tasks))
-        batches = parameters = 0
-        for heads, client in zip(state.heads, clients.members, strict=True):
-            parameters += size * (1 + len(client.tasks))
-            found = []
-            for number, task in enumerate(client.tasks):
-                net = net_of(clients.common, client.private, (task.name,))
-                rows = only(client.train["common"], number)
-                drawn = mini_batches(
-                    net, rows, settings.local_steps, settings.batch_size, clients.seed, client.id, t
-                )
-                start = torch.cat([state.trunk, heads[number]])
-                went = walk(net, only_loss(client.losses, number), start, drawn, settings)
-                heads[number] = went.weights[size:]
-                place = clients.tasks.index(task)
-                updates[place] += client.size * went.summed[:size].double()
-                rows_of[place] += client.size
-                found.append(float(went.losses[0]))
-                batches += went.steps
-            told.add(client, np.array(found))
+        batches = 0
+        parts = [
+            (client, heads, number)
+            for client, heads in zip(clients.members, state.heads, strict=True)
+            for number in range(len(client.tasks))
+        ]
+        ways = [_way(clients, state.trunk, *part, t) for part in parts]
+        for (client, heads, number), went in zip(
+            parts, walk_all(ways, settings, clients.seed, settings.batch_size), strict=True
+        ):
+            task = client.tasks[number]
+            heads[number] = went.weights[size:]
+            place = clients.tasks.index(task)
+            updates[place] += client.size * went.summed[:size].double()
+            rows_of[place] += client.size
+            told.add_one(task.name, went.losses[0])
+            batches += went.steps
+        parameters = size * (len(clients.members) + len(parts))
         there = np.flatnonzero(rows_of)
         means = updates[there] / torch.from_numpy(rows_of[there]).unsqueeze(1)
         direction, weights, gram = step(clients, settings, told, there, means)
@@ -95,3 +95,21 @@ class FedCare(Method[Backbone]):
         if state.tuned is None:
             return Model(net, torch.cat([state.trunk, *state.heads[place]]), "common")
         return Model(net, state.tuned[place], "private")
+
+
+def _way(
+    clients: Clients,
+    trunk: torch.Tensor,
+    client: Client,
+    heads: list[torch.Tensor],
+    number: int,
+    t: int,
+) -> Way:
+    """Of one client's objective in stage 1: zeros in the place of private features."""
+    return Way(
+        net_of(clients.common, client.private, (client.tasks[number].name,)),
+        only_loss(client.losses, number),
+        only(client.train["common"], number),
+        torch.cat([trunk, heads[number]]),
+        (client.id, t),
+    )

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from sim.multi.abreast import Way, walk_all
 from sim.multi.base import BYTES, Losses, Method, Model, RoundStats, Settings, Shared, net_of
-from sim.multi.clients import Clients
-from sim.multi.steps import mini_batches, only, only_loss, server_direction, walk
+from sim.multi.clients import Client, Clients
+from sim.multi.steps import only, only_loss, server_direction
 
 
 @dataclass
@@ -42,35 +43,39 @@ class Fsmgda(Method[Served]):
         updates = torch.zeros(len(clients.tasks), shared.weights.numel(), dtype=torch.float64)
         rows_of = np.zeros(len(clients.tasks))
         batches = parameters = 0
-        for client in clients.members:
-            parameters += shared.weights.numel()
-            found = []
-            for number, task in enumerate(client.tasks):
-                net = net_of(clients.padded, 0, (task.name,))
-                drawn = mini_batches(
-                    net,
-                    only(client.train["padded"], number),
-                    settings.local_steps,
-                    None if self.full else settings.batch_size,
-                    clients.seed,
-                    client.id,
-                    t,
-                )
-                start = torch.cat([shared.trunk, shared.weights[shared.head(task.name)]])
-                went = walk(net, only_loss(client.losses, number), start, drawn, settings)
-                place = clients.tasks.index(task)
-                updates[place] += client.size * shared.spread(went.summed, task.name).double()
-                rows_of[place] += client.size
-                found.append(float(went.losses[0]))
-                batches += went.steps
-                parameters += start.numel()
-            told.add(client, np.array(found))
+        parts = [
+            (client, number) for client in clients.members for number in range(len(client.tasks))
+        ]
+        ways = [self._way(clients, shared, *part, t) for part in parts]
+        size = None if self.full else settings.batch_size
+        for (client, number), went in zip(
+            parts, walk_all(ways, settings, clients.seed, size), strict=True
+        ):
+            task = client.tasks[number]
+            place = clients.tasks.index(task)
+            updates[place] += client.size * shared.spread(went.summed, task.name).double()
+            rows_of[place] += client.size
+            told.add_one(task.name, went.losses[0])
+            batches += went.steps
+            parameters += went.summed.numel()
+        parameters += len(clients.members) * shared.weights.numel()
         there = np.flatnonzero(rows_of)
         means = updates[there] / torch.from_numpy(rows_of[there]).unsqueeze(1)
         direction, weights, gram = step(clients, settings, told, there, means)
         shared.weights = shared.weights - settings.global_rate * direction
         length2 = float(direction.square().sum())
         return RoundStats(told.mean(), parameters * BYTES, batches, weights, gram, length2)
+
+    def _way(self, clients: Clients, shared: Shared, client: Client, number: int, t: int) -> Way:
+        """Of one client's objective: the model with its head."""
+        name = client.tasks[number].name
+        return Way(
+            net_of(clients.padded, 0, (name,)),
+            only_loss(client.losses, number),
+            only(client.train["padded"], number),
+            torch.cat([shared.trunk, shared.weights[shared.head(name)]]),
+            (client.id, t),
+        )
 
     def model(self, clients: Clients, settings: Settings, state: Served, place: int) -> Model:
         """See ``Method.model``."""

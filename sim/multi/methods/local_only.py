@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 import torch
 
+from sim.multi.abreast import Way, tune_all, walk_all
 from sim.multi.base import Losses, Method, Model, RoundStats, Settings, names, net_of
 from sim.multi.clients import Clients
-from sim.multi.steps import mini_batches, pareto_walk, walk
 
 
 @dataclass
@@ -34,20 +34,13 @@ class LocalOnly(Method[Alone]):
 
     def round(self, clients: Clients, settings: Settings, state: Alone, t: int) -> RoundStats:
         """See ``Method.round``."""
-        told, batches = Losses(), 0
-        for place, client in enumerate(clients.members):
-            net, rows = (
-                net_of(clients.common, client.private, names(client)),
-                client.train["private"],
-            )
-            drawn = mini_batches(
-                net, rows, settings.local_steps, settings.batch_size, clients.seed, client.id, t
-            )
-            went = walk(net, client.losses, state.weights[place], drawn, settings)
-            state.weights[place] = went.weights
+        told = Losses()
+        ways = _ways(clients, state.weights, t)
+        walks = walk_all(ways, settings, clients.seed, settings.batch_size)
+        for client, went in zip(clients.members, walks, strict=True):
             told.add(client, went.losses)
-            batches += went.steps
-        return RoundStats(told.mean(), 0, batches)
+        state.weights = [went.weights for went in walks]
+        return RoundStats(told.mean(), 0, sum(went.steps for went in walks))
 
     def finish(self, clients: Clients, settings: Settings, state: Alone) -> int:
         """See ``Method.finish``."""
@@ -62,14 +55,19 @@ class LocalOnly(Method[Alone]):
 
 def tune(clients: Clients, settings: Settings, weights: list[torch.Tensor]) -> int:
     """FedCARE's stage 2, in place: every client on all its features; the mini-batches taken."""
-    steps = 0
-    for place, client in enumerate(clients.members):
-        net, rows = net_of(clients.common, client.private, names(client)), client.train["private"]
-        budget, size = settings.tuning_steps, settings.batch_size
-        drawn = mini_batches(net, rows, budget, size, clients.seed, client.id, "stage2")
-        went = pareto_walk(
-            net, client.losses, weights[place], drawn, settings, settings.normalization
+    walks = tune_all(_ways(clients, weights, "stage2"), settings, clients.seed)
+    weights[:] = [went.weights for went in walks]
+    return sum(went.steps for went in walks)
+
+
+def _ways(clients: Clients, weights: list[torch.Tensor], when: str | int) -> list[Way]:
+    return [
+        Way(
+            net_of(clients.common, client.private, names(client)),
+            client.losses,
+            client.train["private"],
+            start,
+            (client.id, when),
         )
-        weights[place] = went.weights
-        steps += went.steps
-    return steps
+        for client, start in zip(clients.members, weights, strict=True)
+    ]
