@@ -447,7 +447,7 @@ class Daemon:
             self._transport.send(effect.peer, frame)
         except Undeliverable as error:
             self._outbound.undelivered(line, error.reason)
-            self._inbox.append(ev.Undeliverable(effect.peer, error.reason))
+            self._inbox.append(ev.Undeliverable(effect.peer, str(error.reason)))
             return
         self._traffic.add(effect.peer, "out", effect.message.kind, len(frame))
         self._inbox.append(ev.Sent(effect.peer, effect.message, len(frame)))

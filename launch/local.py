@@ -227,6 +227,8 @@ class _Launch:
             phase = "crashed"
         if code is not None:
             phase = _ENDED.get(code) or exit_meaning(code, short=True)
+            if status is not None and status.condition == "left":
+                phase = "left"
         last = metric = ""
         if status is not None and status.validation is not None:
             last = ", ".join(status.partners_last) or "none"

@@ -45,6 +45,13 @@ class Phase(StrEnum):
     LINGERING = "lingering"
     """All rounds are done; answers, reconciles, waits for the others."""
     STOPPED = "stopped"
+    LEFT = "left"
+    """Stopped for good, and the others know it."""
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing follows."""
+        return self in (Phase.STOPPED, Phase.LEFT)
 
 
 class Hold(StrEnum):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from protocol import goal as goal_filter
 from protocol import ranking
-from protocol.center import Center, Phase, Proposal, Round
+from protocol.center import Center, Proposal, Round
 from protocol.effects import SaveSessions
 from protocol.exchange import send_trunk
 from protocol.introduction import greet_before_proposing
@@ -123,7 +123,7 @@ def _objection(
         return Reject.STALE_SESSION
     if center.finished or target.number > center.contract.policy.rounds:
         return Reject.FINISHED
-    if center.phase is Phase.STOPPED:
+    if center.phase.over:
         return Reject.STOPPING
     if center.own is None:
         return Reject.NOT_READY

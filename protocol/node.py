@@ -113,7 +113,7 @@ class Node:
         """Take one stimulus at monotonic time ``now`` (seconds); returns what is to be done."""
         center = self.center
         center.now = center.clock.advance(now)
-        if center.phase is not Phase.STOPPED:
+        if not center.phase.over:
             self._dispatch(event)
             self._go_on(event)
         effects, center.out = center.out, []
@@ -209,7 +209,7 @@ class Node:
             membership.leave(center)
         else:
             handshake.farewell(center)
-        center.enter(Phase.STOPPED)
+        center.enter(Phase.LEFT if event.leave else Phase.STOPPED)
         why = "left" if event.leave else "finished" if center.finished else "stopped"
         center.out.append(Exit(why, event.reason))
 

@@ -150,6 +150,6 @@ def _explain(cause: RestCause, facts: RestFacts) -> str:
             return f"{attempts}: {tally}"
         case _:
             return (
-                f"no attempt was possible: of {facts.known} known peers {facts.unavailable} are "
-                f"unavailable and {facts.finished} finished, {facts.admissible} were admissible"
+                f"no attempt was possible; known peers: {facts.known} (unavailable "
+                f"{facts.unavailable}, finished {facts.finished}, admissible {facts.admissible})"
             )

@@ -355,12 +355,13 @@ def _finish(center: Center) -> None:
 
 def begin_to_linger(center: Center) -> None:
     """Say what a center without rounds still waits for: it may be silent for long."""
-    left = sum(not peer.finished for peer in center.peers.all() if peer.compatible)
+    known = center.peers.compatible()
+    waiting = sum(not (peer.finished or peer.left or peer.revoked) for peer in known)
     center.enter(Phase.LINGERING)
-    if left:
+    if waiting:
         text = (
-            f"all rounds are done; answering whoever has not finished ({left}), until they have or "
-            f"were unseen for {center.contract.pacing.linger_s:g} s"
+            f"all rounds are done; answering whoever has not finished ({waiting}), until they "
+            f"have or were unseen for {center.contract.pacing.linger_s:g} s"
         )
         center.note("lingering", text)
 

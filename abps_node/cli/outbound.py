@@ -37,6 +37,9 @@ def outbound(
     since: Annotated[
         datetime | None, typer.Option(help="only from this time on (local time)")
     ] = None,
+    last: Annotated[
+        int | None, typer.Option("--last", "-n", min=1, metavar="N", help="only the newest N")
+    ] = None,
     summary: Annotated[
         bool, typer.Option("--summary", help="one line per receiver and kind")
     ] = False,
@@ -65,7 +68,7 @@ def outbound(
     elif noted is not None:
         raise typer.BadParameter("is for --verify", param_hint="--noted")
     else:
-        _list(state_dir, Filter(peer, kind, since), summary, as_json)
+        _list(state_dir, Filter(peer, kind, since, last), summary, as_json)
 
 
 def _verify(state_dir: Path, noted: str | None, as_json: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -29,6 +30,8 @@ class Filter:
     peer: str | None = None
     kind: str | None = None
     since: datetime | None = None
+    last: int | None = None
+    """Only the newest so many of these."""
 
     def wants(self, line: Line) -> bool:
         """Whether it is about that receiver, of that kind, and not older."""
@@ -45,8 +48,8 @@ def lines(state_dir: Path, wanted: Filter) -> Iterator[Line]:
 
     What cannot be read is left out: whether the record is whole is ``verify``'s question.
     """
-    for path in files_of(state_dir):
-        yield from _of_file(path, wanted)
+    found = (line for path in files_of(state_dir) for line in _of_file(path, wanted))
+    yield from found if wanted.last is None else deque(found, maxlen=wanted.last)
 
 
 def _of_file(path: Path, wanted: Filter) -> Iterator[Line]:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _STYLES = {"running": "green", "finished": "green", "dead": "bold red", "stopped": "yellow"}
 _TIMES = ("started", "ended", "phase_since", "last_round_at")
-_PEER_ORDER = ("met", "suspect", "finished", "away", "refused", "unreachable", "unmet")
+_PEER_ORDER = ("met", "suspect", "finished", "away", "refused", "unreachable", "unmet", "left")
 
 
 def document(status: Status) -> dict[str, Any]:
@@ -85,9 +85,10 @@ def _state(status: Status) -> str:
             )
         case "finished":
             return f"finished after round {status.last_round} of {status.rounds_planned}"
-        case "stopped":
+        case "stopped" | "left":
+            word = "stopped" if status.condition == "stopped" else "left for good"
             ended = f"{clock(status.ended)} ({ago(status.ended)} ago)"
-            return f"stopped on {ended} after round {status.last_round} of {status.rounds_planned}"
+            return f"{word} on {ended} after round {status.last_round} of {status.rounds_planned}"
         case "elsewhere":
             return (
                 f"last heard of on {status.host} in {where}, "

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Final
 
+from abps_node.cli.human import count
 from abps_node.config import Broker, BrokerAccess, CenterConfig
 from abps_node.discovery import Sighting
 from abps_node.preflight.finding import Finding, ok, problem, warning
@@ -58,8 +59,8 @@ def check_broker(
     offline = sum(card.state == "offline" for card in book.cards.values())
     yield ok(
         NAME,
-        f"{len(book.cards)} cards of other centers can be read, {offline} of them offline; the own "
-        "one can be written",
+        f"{count(len(book.cards), 'card')} of other centers can be read, {offline} of them "
+        "offline; the own one can be written",
     )
     return book.sightings()
 

@@ -38,16 +38,21 @@ CHECKS: Final[dict[str, tuple[Check, str]]] = {
 """Name of each check, what it does, and how to fix it when it cannot be done at all."""
 
 
+def _fix(path: Path, line: str) -> str:
+    if not path.exists():
+        return "name the center.toml of this center; `abps init DIR` makes one"
+    if "allowed: an id on the roster" in line:
+        return "add the entry that `abps init` has printed to this file, or correct the id"
+    return "change the key that is named"
+
+
 def check_center(path: Path) -> list[Finding]:
     """All findings about a center.toml; never raises for anything that is wrong with it."""
     try:
         config = load_center_config(path)
     except ConfigError as error:
         lines = str(error).splitlines()
-        fix = "change the key that is named"
-        if not path.exists():
-            fix = "name the center.toml of this center; `abps init DIR` makes one"
-        findings = [problem("config", line, fix) for line in lines]
+        findings = [problem("config", line, _fix(path, line)) for line in lines]
         rest = f"not looked at yet: {', '.join(CHECKS)}"
         return [*findings, warning("config", rest, "first correct the files")]
     findings = [ok("config", f"{config.path.name} and {config.federation.path.name} are valid")]

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from abps_node.addresses import WILDCARD_HOSTS, is_loopback, split_address
+from abps_node.cli.human import count
 from abps_node.config import CenterConfig
 from abps_node.errors import BindError, StoreError
 from abps_node.filesystem import shared_file_system
@@ -162,7 +163,8 @@ def check_state(config: CenterConfig) -> Iterator[Finding]:
         finally:
             db.close()
     goes_on = "finished" if finished else "the next start goes on from there"
-    yield ok("state", f"{rounds} rounds of this contract in {config.state_dir}, {goes_on}")
+    done = count(rounds, "round")
+    yield ok("state", f"{done} of this contract in {config.state_dir}, {goes_on}")
 
 
 def _progress(db: sqlite3.Connection) -> tuple[int, bool]:

@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterator
 from typing import Final
 
+from abps_node.cli.human import count
 from abps_node.config import CenterConfig
 from abps_node.data import CenterData, DataReport, SplitCounts, load_with_patients
 from abps_node.errors import StoreError
@@ -73,9 +74,10 @@ def _same_as_before(config: CenterConfig, data: CenterData) -> Iterator[Finding]
 
 
 def _table(report: DataReport) -> Finding:
-    text = f"{report.rows} rows, {report.positives} with label 1, {report.inputs} model inputs"
+    text = f"{count(report.rows, 'row')}, {report.positives} with label 1"
+    text += f", {count(report.inputs, 'model input')}"
     if report.groups is not None:
-        text += f", {report.groups} patients"
+        text += f", {count(report.groups, 'patient')}"
     if report.ignored:
         text += f"; not used: {_listed(report.ignored)}"
     return ok("data", text)
@@ -85,14 +87,15 @@ def _unknown_levels(data: Data, report: DataReport) -> Iterator[Finding]:
     levels = {feature.name: feature.levels or [] for feature in data.features}
     for column, unknown in report.unknown_levels.items():
         near = {text: near_spelling(text, levels[column]) for text in unknown.examples}
-        meant = [f'"{text}" is probably "{level}"' for text, level in near.items() if level]
+        meant = [f'"{text}" is perhaps "{level}"' for text, level in near.items() if level]
         known = report.rows - report.missing[column] - unknown.rows
         none = f"; no row has one of those declared, {_listed(levels[column])}" if not known else ""
         examples = ", ".join(f'"{level}" ({rows})' for level, rows in unknown.examples.items())
+        rows, undeclared = count(unknown.rows, "row"), count(unknown.levels, "undeclared level")
+        counts = "counts" if unknown.rows == 1 else "count"
         yield warning(
             "levels",
-            f"{column}: {unknown.rows} rows with {unknown.levels} undeclared levels count as "
-            f"«other»: {examples}{none}",
+            f"{column}: {rows} with {undeclared} {counts} as «other»: {examples}{none}",
             "; ".join(meant) or "correct the spelling, or agree on these levels in the contract",
         )
 
@@ -170,10 +173,11 @@ def _utility(contract: Contract, report: DataReport) -> Finding:
 def _batches(contract: Contract, report: DataReport) -> Finding:
     training = contract.training
     batches = math.ceil(report.train.rows / training.batch_size)
+    times = "once" if training.epochs == 1 else f"{training.epochs} times"
     return ok(
         "batches",
-        f"{report.train.rows} training rows: {batches} steps of up to {training.batch_size} rows, "
-        f"{training.epochs} times a round",
+        f"{count(report.train.rows, 'training row')}: {count(batches, 'step')} of up to "
+        f"{training.batch_size} rows, {times} a round",
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from abps_node.cli.human import count
 from abps_node.config import CenterConfig
 from abps_node.discovery import Sighting, make_discovery
 from abps_node.errors import TransportError
@@ -42,7 +43,9 @@ def check_peers(config: CenterConfig) -> Iterator[Finding]:
         yield warning("peers", "no other center is on the roster", "add the others' entries")
         return
     missing = [sighting for sighting in sightings if sighting.address is None]
-    found = f"{len(sightings) - len(missing)} of {len(sightings)} other centers have an address"
+    have = "has" if len(sightings) - len(missing) == 1 else "have"
+    others = count(len(sightings), "other center")
+    found = f"{len(sightings) - len(missing)} of {others} {have} an address"
     yield ok("peers", f"{found} ({discovery.kind} discovery)")
     for sighting in missing[:_SHOWN]:
         yield warning("peers", _text(sighting), fix)

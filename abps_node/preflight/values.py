@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from abps_node.cli.human import count
 from abps_node.config_text import FILL_IN
 from abps_node.data import Patients
 from abps_node.preflight.finding import Finding, warning
@@ -34,17 +35,18 @@ def check_values(data: Data, patients: Patients) -> Iterator[Finding]:
         if code is not None:
             yield warning(
                 CHECK,
-                f"{feature.name}: {code:g} in {int((known == code).sum())} rows, far from all "
-                "others: a code for «missing»?",
+                f"{feature.name}: {code:g} in {count(int((known == code).sum()), 'row')}, far from "
+                "all others: a code for «missing»?",
                 "leave these cells empty; as a number it would shift the mean of all others",
             )
             known = known[known != code]
         strays = far_away(known)
         if strays.size:
             unit = f" of {feature.unit}" if feature.unit not in (None, FILL_IN) else ""
+            lie = "value{} lies" if strays.size == 1 else "values{} lie"
             yield warning(
                 CHECK,
-                f"{feature.name}: {strays.size} values{unit} lie very far from the others, for "
+                f"{feature.name}: {strays.size} {lie.format(unit)} very far from the others, for "
                 f"instance {strays[0]:g}; half of them lie within "
                 f"{np.percentile(known, 25):g} to {np.percentile(known, 75):g}",
                 "check unit and decimal point of these rows; correct them, or leave the cell empty",

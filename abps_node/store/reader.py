@@ -38,6 +38,7 @@ from abps_node.store.views import (
     TrafficView,
 )
 from protocol.beliefs import Belief
+from protocol.center import Phase
 from protocol.contract import Contract
 from protocol.events import ModelRef
 from protocol.record import RestCause, RoundRecord
@@ -316,7 +317,9 @@ def _condition(meta: sqlite3.Row) -> Condition:
     if meta["pid"] is None:
         return "new"
     if meta["ended"] is not None:
-        return "finished" if meta["finished"] else "stopped"
+        if meta["finished"]:
+            return "finished"
+        return "left" if meta["phase"] == Phase.LEFT else "stopped"
     found = liveness(meta["pid"], meta["pid_started"], meta["host"])
     if found == "alive":
         return "running"

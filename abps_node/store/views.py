@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from protocol.record import RestCause, RestRecord, RoundRecord, ValidationRecord
 
-Condition = Literal["new", "running", "finished", "stopped", "dead", "elsewhere"]
+Condition = Literal["new", "running", "finished", "stopped", "left", "dead", "elsewhere"]
 """``new``: never started. ``running``: its process is there, also while it lingers after the last
 round. ``finished``: all rounds done and gone. ``stopped``: ended on request. ``dead``: gone without
 a word. ``elsewhere``: last run on another machine, where only it can be asked."""

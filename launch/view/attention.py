@@ -92,6 +92,8 @@ def judge(look: Look, pacing: Pacing, typical: float, now: float) -> Attention:
             return Attention(Level.DEAD, _with_words(_death(look, status, now), look))
         case "stopped":
             return Attention(Level.STOPPED, f"stopped on request after round {status.last_round}")
+        case "left":
+            return Attention(Level.DONE)
         case "finished":
             return _finished(look, status)
         case "running" | "elsewhere":

@@ -378,6 +378,7 @@ def test_the_command_lists_filters_and_sums_up(whole: Path) -> None:
     listed = abps("outbound", whole, "--peer", "there").out.splitlines()
     assert len(listed) == 3 * SEVERAL
     assert f"session={PROPOSAL} round=1" in listed[0] and "101 B" in listed[0]
+    assert abps("outbound", whole, "--last", "2").out.splitlines() == listed[-2:]
     for nothing in (["--peer", "nobody"], ["--kind", "hello"], ["--since", "2999-01-01"]):
         assert abps("outbound", whole, *nothing).out == "nothing of the kind has left this center\n"
     summary = abps("outbound", whole, "--summary").out

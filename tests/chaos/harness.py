@@ -21,6 +21,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from abps_node.audit.replay import replay
 from abps_node.audit.verify import verify
 from abps_node.config import CenterConfig
 from abps_node.exits import ExitCode
@@ -45,6 +46,9 @@ WEIGHTS = {
     "attack": 3,
 }
 """How often each kind of fault is drawn."""
+DOWN = frozenset({"kill", "freeze", "cut", "restart"})
+"""Faults through which a center cannot be reached for a while."""
+RECORDED_MB = 64
 
 
 def care_units(count: int) -> dict[str, pa.Table]:
@@ -63,7 +67,9 @@ def care_units(count: int) -> dict[str, pa.Table]:
 class Chaos:
     """One federation under faults. Use as a context manager; nothing of it is left behind."""
 
-    def __init__(self, directory: Path, centers: int, rounds: int, seed: int) -> None:
+    def __init__(
+        self, directory: Path, centers: int, rounds: int, seed: int, linger_s: float = 40.0
+    ) -> None:
         self.rng = random.Random(seed)
         self.faults: Counter[str] = Counter()
         self.log: list[str] = []
@@ -71,11 +77,12 @@ class Chaos:
         self._undo: list[tuple[float, int, str, Callable[[], None]]] = []
         self._count = 0
         self._busy: set[str] = set()
+        self._down: set[str] = set()
         self._attacks: list[Future[str]] = []
         self._loop = LoopThread()
         self._processes: dict[str, CenterProcess] = {}
         self._links: dict[str, Link] = {}
-        layout = self._lay_out(directory, centers, rounds)
+        layout = self._lay_out(directory, centers, rounds, linger_s)
         self.centers = {each.id: each for each in layout.centers if each.id != WOLF}
         wolf = next(each for each in layout.centers if each.id == WOLF)
         self.wolf = Wolf(wolf, seed)
@@ -93,7 +100,9 @@ class Chaos:
 
     # The federation -----------------------------------------------------------------------------
 
-    def _lay_out(self, directory: Path, centers: int, rounds: int) -> FederationLayout:
+    def _lay_out(
+        self, directory: Path, centers: int, rounds: int, linger_s: float
+    ) -> FederationLayout:
         contract = tomllib.loads(CONTRACT.read_text(encoding="utf-8"))
         contract["policy"] = {"preset": "abps-live", "gamma": 0.05, "rounds": rounds, "kappa": 2}
         contract["pacing"] = {
@@ -102,7 +111,7 @@ class Chaos:
             "round_min_s": 0.5,
             "negotiation_s": 1.2,
             "exchange_s": 2.5,
-            "linger_s": 40.0,
+            "linger_s": linger_s,
         }
         tables = care_units(centers)
         tables[WOLF] = next(iter(tables.values()))
@@ -115,7 +124,8 @@ class Chaos:
                 "bind": f"tcp://127.0.0.1:{port}",
                 "advertise": f"tcp://127.0.0.1:{link.port}",
             }
-            edit_toml(center.path, lambda tables, new=addresses: tables.update(new))  # type: ignore[misc]
+            own = {**addresses, "record_stimuli": RECORDED_MB}
+            edit_toml(center.path, lambda tables, new=own: tables.update(new))  # type: ignore[misc]
         return read_layout(directory)
 
     def _start(self, name: str) -> None:
@@ -154,7 +164,7 @@ class Chaos:
         while sum(self.faults.values()) < faults:
             kind = self.rng.choices(kinds, weights)[0]
             free = sorted(self.running())
-            if len(self._busy) < len(self.centers) // 2 and free:
+            if free and (kind not in DOWN or len(self._down) < len(self.centers) // 2):
                 self._strike(kind, self.rng.choice(free))
             assert free or self._busy, f"the rounds were over before the faults: {self.state()}"
             self._pass(self.rng.uniform(0.5, 1.5) * every_s)
@@ -162,6 +172,8 @@ class Chaos:
     def _strike(self, kind: str, name: str) -> None:
         self.faults[kind] += 1
         self.log.append(f"{time.monotonic() - self._begun:7.1f} {kind} {name}")
+        if kind in DOWN:
+            self._down.add(name)
         getattr(self, f"_{kind}")(name)
 
     def _pass(self, seconds: float) -> None:
@@ -176,6 +188,7 @@ class Chaos:
             _, _, name, undo = heapq.heappop(self._undo)
             undo()
             self._busy.discard(name)
+            self._down.discard(name)
 
     def _later(self, name: str, low: float, high: float, undo: Callable[[], None]) -> None:
         """The center is left alone until ``undo`` is done."""
@@ -231,13 +244,18 @@ class Chaos:
     # The end ------------------------------------------------------------------------------------
 
     def finish(self, wait_s: float) -> None:
-        """Mend everything and let all run to their end; those that are dead are started again."""
+        """Mend everything and let all run to their end; those that are dead are started again.
+
+        The hostile member is revoked by all, so that nobody waits for it.
+        """
         deadline = time.monotonic() + wait_s
         while self._undo:
             self._mend(time.monotonic())
             time.sleep(0.02)
         for attack in self._attacks:
             attack.result(60.0)
+        for config in self.centers.values():
+            revoke_keys(config, None, WOLF)
         for name, process in self._processes.items():
             if process.exit_code not in (None, ExitCode.OK):
                 raise AssertionError(f"{name} {process.exit_code}: {process.said()[-2000:]}")
@@ -255,6 +273,7 @@ class Chaos:
             assert len(records(center)) == self.rounds
             verdict = verify(center.state_dir)
             assert verdict.broken is None, str(verdict.broken)
+            replay(center.state_dir)
         assert disagreements(configs) == []
         return self._figures(configs)
 

@@ -16,7 +16,7 @@ def test_whatever_happens_to_five_centers(tmp_path: Path) -> None:
     seed = time.time_ns() % 10_000
     again = f"--centers 5 --faults 25 --rounds 30 --every-s 0.4 --seed {seed}"
     print(f"the same again: python -m tests.chaos.campaign {again}")
-    with Chaos(tmp_path / "f", centers=5, rounds=30, seed=seed) as chaos:
+    with Chaos(tmp_path / "f", centers=5, rounds=30, seed=seed, linger_s=20.0) as chaos:
         chaos.wait_for_round(1)
         chaos.run(faults=25, every_s=0.4)
         chaos.finish(wait_s=300)

@@ -308,7 +308,7 @@ def test_a_table_other_than_the_states_is_told(tmp_path: Path) -> None:
 def test_static_peers_without_an_address_are_named(tmp_path: Path) -> None:
     federation = federation_tables()
     path = make_center(tmp_path, federation=federation)
-    assert "1 of 1 other centers" in found(path, "peers", "ok")[0].finding
+    assert "1 of 1 other center" in found(path, "peers", "ok")[0].finding
     assert found(path, "peers", "warning") == []
     text = (tmp_path / "federation.toml").read_text(encoding="utf-8")
     text = text.replace('address = "tcp://127.0.0.1:5556"', "")
@@ -354,7 +354,7 @@ def test_cards_in_the_shared_folder(tmp_path: Path) -> None:
     }
     (cards / "south.json").write_text(json.dumps(card), encoding="utf-8")
     assert found(path, "peers", "warning") == []
-    assert "1 of 1 other centers" in found(path, "peers", "ok")[1].finding
+    assert "1 of 1 other center" in found(path, "peers", "ok")[1].finding
 
 
 def test_many_peers_without_an_address_are_summed_up(tmp_path: Path) -> None:

@@ -27,6 +27,10 @@ def test_the_others_record_it_and_finish_without_it(
     assert told.code == 0 and "cedar has left after round" in told.out, told
     assert cedar.wait_for_end() == 0
     assert "asked to leave" in cedar.said()
+    assert "left for good on" in abps("status", cedar.center.path).out
+    seen = json.loads(abps("launch", "status", layout.directory, "--json").out)["centers"]
+    entry = next(each for each in seen if each["id"] == "cedar")
+    assert (entry["state"], entry["needs_somebody"]) == ("left", False)
     for process in (amber, birch):
         process.wait_for_event("member-left", "cedar")
         assert process.wait_for_end() == 0

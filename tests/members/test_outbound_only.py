@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from abps_node.cli.read_outbound import Filter, lines
 from abps_node.config import CenterConfig, load_center_config
 from launch.layout import FederationLayout, read_layout
 from protocol.record import RestCause
@@ -46,6 +47,11 @@ def partners(process: CenterProcess, peer: str, side: str) -> bool:
     return False
 
 
+def undelivered(center: CenterConfig, peer: str) -> bool:
+    """Whether something for the peer was taken by no connection."""
+    return any(not line["sent"] for line in lines(center.state_dir, Filter(peer)))
+
+
 def statuses(center: CenterConfig) -> dict[str, str]:
     done = abps("peers", center.path, "--json")
     return {line["peer"]: line["status"] for line in json.loads(done.out)["peers"]}
@@ -57,6 +63,7 @@ def test_sessions_go_both_ways_over_the_one_connection_and_come_back_after_a_res
     layout = with_static_discovery(
         ward_federation(tmp_path, ["amber", "birch", "cedar"], ward_contract(OPEN_ENDED))
     )
+    edit_toml(layout.centers[0].path, lambda tables: tables.update(record_stimuli=64))
     amber, birch, cedar = behind_firewalls(layout, ["birch", "cedar"]).centers
     hub, *spokes = processes.start_all([amber, birch, cedar])
     for process in (hub, *spokes):
@@ -74,8 +81,14 @@ def test_sessions_go_both_ways_over_the_one_connection_and_come_back_after_a_res
     for view in spokes[0].reader.rounds():
         assert {p.peer for p in view.record.proposals_sent} <= {"amber"}
 
+    spokes[0].send(signal.SIGKILL)
+    spokes[0].wait_for_end()
+    wait_until(lambda: undelivered(amber, "birch"), "no connection takes what is for birch")
+    hub.wait_for_round(hub.last_round() + 2)
+    processes.start(birch).wait_for_event("peer-met", "amber")
     hub.send(signal.SIGKILL)
     hub.wait_for_end()
+    assert "the same decisions" in abps("replay", amber.path).out
     before = hub.last_round()
     again = processes.start(amber)
     again.wait_for_event("peer-met", "birch")

@@ -50,8 +50,8 @@ async def test_all_is_well_and_nobody_notices(
     findings = await asyncio.to_thread(about_broker, path)
     texts = [finding.finding for finding in findings]
     assert f"mqtts://{HOST}:{broker.port} answers and takes the user north" in texts
-    assert "1 cards of other centers can be read, 0 of them offline; the own one" in texts[1]
-    assert "1 of 1 other centers have an address (mqtt discovery)" in texts
+    assert "1 card of other centers can be read, 0 of them offline; the own one" in texts[1]
+    assert "1 of 1 other center has an address (mqtt discovery)" in texts
     assert {finding.severity for finding in findings} == {"ok"}
     assert (await asyncio.to_thread(abps, "check", path)).code == 0
     assert north.said == south.said == ["broker-met"] and south.knows(

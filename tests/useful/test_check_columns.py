@@ -168,7 +168,7 @@ def test_a_code_for_missing_is_recognized(tmp_path: Path) -> None:
 def test_misspelled_levels_are_recognized(tmp_path: Path) -> None:
     rows = [{**row, "ward": str(row["ward"]).upper()} for row in made_rows()]
     text = warnings(make_center(tmp_path, rows=rows))
-    assert '"ICU" is probably "icu"' in text and "no row has one of those declared" in text
+    assert '"ICU" is perhaps "icu"' in text and "no row has one of those declared" in text
 
 
 @given(st.lists(st.floats(0, 100), min_size=1, max_size=60))
