@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from sim import sweep_cli, tasks_cli
-from sim.cli_options import OPEN, DataDir, options_of
+from sim.cli_options import (
+    OPEN,
+    AsJson,
+    DataDir,
+    Paths,
+    ResultFile,
+    Seed,
+    options_of,
+    pairs_of,
+    register_table,
+    tell,
+)
+from sim.kinds import ONE_TASK
 
 if TYPE_CHECKING:
     from sim.sources import Source
 
 app = typer.Typer(help="Simulate a federation under any of the methods.", no_args_is_help=True)
-
-Paths = Annotated[
-    list[Path], typer.Argument(metavar="PATH...", help="results: files or directories")
-]
 
 
 @app.command()
@@ -39,7 +46,7 @@ def run(
     federation: Annotated[
         Path | None, typer.Option(metavar="DIR", help="a federation directory, instead of --data")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="of splits, weights and all draws")] = 11,
+    seed: Seed = 11,
     data_dir: DataDir = None,
     rounds: Annotated[int | None, typer.Option(help="default: the method's")] = None,
     set_: Annotated[
@@ -50,65 +57,30 @@ def run(
         str, typer.Option(help="whose utility stops: network or center")
     ] = "network",
     beliefs: Annotated[bool, typer.Option("--beliefs", help="keep all posterior means")] = False,
-    out: Annotated[Path | None, typer.Option(metavar="FILE", help="write the result there")] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="print the result as JSON, as the last line")
-    ] = False,
+    out: ResultFile = None,
+    as_json: AsJson = False,
 ) -> None:
     """Run one method with one seed.
 
     Further options are those of the data set, such as --centers 20: ``abps data show NAME`` lists
     them.
     """
-    from sim import results_files
     from sim.bars import bars_shown, reading, rounds_of
     from sim.runner import Cell
     from sim.runner import run as run_cell
-    from sim.tables import told_of
 
     source = _source(data, federation, data_dir, context.args)
-    policy = _policy(set_ or [], rounds)
+    policy = pairs_of(set_ or [], rounds)
     scope = _scope(early_stop)
     cell = Cell(method, seed, source, policy=policy, early_stop=scope, beliefs=beliefs)
     with bars_shown() as bars:
         result = run_cell(cell, reading(bars), rounds_of(bars))
-    if out is not None:
-        results_files.write(out, result)
-    if as_json:
-        typer.echo(json.dumps(result, ensure_ascii=False, allow_nan=False))
-        return
-    for line in told_of(result):
-        typer.echo(line)
+    tell(ONE_TASK, result, out, as_json)
 
 
-sweep_cli.register(app)
+sweep_cli.register(app, ONE_TASK)
+register_table(app, ONE_TASK)
 app.add_typer(tasks_cli.app, name="tasks")
-
-
-@app.command()
-def table(
-    paths: Paths,
-    markdown: Annotated[bool, typer.Option("--markdown", help="for a page")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="as JSON")] = False,
-    summary: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="also write all results there, without curves"),
-    ] = None,
-) -> None:
-    """Print mean ± standard deviation over seeds, beside the paper's figures."""
-    from dataclasses import asdict
-
-    from sim import results_files, tables
-
-    results = results_files.read(paths)
-    found = tables.table(results)
-    if summary is not None:
-        results_files.write(summary, results_files.summary(results))
-    if as_json:
-        typer.echo(json.dumps([asdict(row) for row in found], indent=2, ensure_ascii=False))
-        return
-    for line in tables.markdown(found) if markdown else tables.text(found):
-        typer.echo(line)
 
 
 @app.command()
@@ -140,24 +112,6 @@ def _source(
             raise ConfigError(f"sim run: found {words[0]!r}, allowed with --data only")
         return Source(directory=federation)
     return Source.of(data or "", options_of(data, words), data_dir)
-
-
-def _policy(pairs: list[str], rounds: int | None) -> dict[str, Any]:
-    """``gamma=0.1`` as TOML has it; what is no TOML value is text."""
-    import tomllib
-
-    from abps_node.errors import ConfigError
-
-    found: dict[str, Any] = {}
-    for pair in pairs:
-        key, equals, text = pair.partition("=")
-        if not equals or not key.isidentifier():
-            raise ConfigError(f"--set: found {pair!r}, allowed: KEY=VALUE")
-        try:
-            found[key] = tomllib.loads(f"value = {text}")["value"]
-        except tomllib.TOMLDecodeError:
-            found[key] = text
-    return found if rounds is None else {**found, "rounds": rounds}
 
 
 def _scope(text: str) -> Any:

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from abps_node.config import load_center_config, load_federation
+from abps_node.aims import label_alone
+from abps_node.config import CenterConfig, load_center_config, load_federation
 from abps_node.data import CenterData, load_center, prepare_center
 from abps_node.errors import ConfigError
 from protocol.contract import Contract, Goal, Policy
@@ -78,9 +79,9 @@ def federation_of(contract: Contract, division: Division, name: str) -> Federati
 def load_federation_directory(path: Path) -> Federation:
     """The centers of a federation directory, from the very files that its daemons would read.
 
-    Raises ``ConfigError`` if a center of the roster is not there, a file is faulty, or a center
-    has objectives of its own, and
-    ``DataError`` for a table that does not fit the contract.
+    Raises ``ConfigError`` if a center of the roster is not there, a file is faulty, or somebody
+    learns more than the contract's label, and ``DataError`` for a table that does not fit the
+    contract.
     """
     shared = load_federation((path / "federation.toml").resolve())
     contract = shared.contract
@@ -93,11 +94,28 @@ def load_federation_directory(path: Path) -> Federation:
                 f"{file}: found center {config.id!r} of {config.federation.path}, "
                 f"allowed: {member!r} of {shared.path}"
             )
-        if config.aims is not None:
-            raise ConfigError(
-                f"{file}: found objectives, private features or stage 2, allowed: none, since the "
-                "simulator trains the contract's label alone; run this federation as daemons"
-            )
+        _refuse_aims(config)
         goal = config.goal if config.goal != contract.policy.goal else None
         centers.append(SimCenter(member, load_center(contract, member, config.data), goal))
     return Federation(contract, tuple(centers), contract.name)
+
+
+def _refuse_aims(config: CenterConfig) -> None:
+    """``ConfigError``, naming file and key, where a daemon would learn more than the label."""
+    aims, contract, file = config.aims, config.federation.contract, config.path
+    if aims is None:
+        return
+    key, found, allowed = "local_step", str(aims.local_step), "plain"
+    if contract.model.kind != "mlp":
+        file, key = config.federation.path, "contract.model.kind"
+        found, allowed = contract.model.kind, "mlp"
+    elif aims.objectives != (label_alone(contract),):
+        key, found, allowed = "objective", ", ".join(each.name for each in aims.objectives), "none"
+    elif aims.private:
+        key, found, allowed = "private", ", ".join(each.name for each in aims.private), "none"
+    elif aims.stage2 is not None:
+        key, found, allowed = "stage2", f"epochs = {aims.stage2.epochs}", "none"
+    raise ConfigError(
+        f"{file}: {key}: found {found}, allowed: {allowed}, since abps sim run trains the "
+        "contract's label alone; run these centers as daemons, or see abps sim tasks"
+    )

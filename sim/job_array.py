@@ -33,7 +33,7 @@ set -euo pipefail
 {exports}cells=(  # of each task, as ROW:SEED
 {shares}
 )
-exec {abps} sim sweep {words} \\
+exec {abps} {words} \\
   --jobs "${{SLURM_CPUS_PER_TASK:-1}}" --cells "${{cells[SLURM_ARRAY_TASK_ID]}}"
 """
 
@@ -81,7 +81,7 @@ def render(
 ) -> str:
     """The batch script.
 
-    ``cells`` are those to be computed, ``words`` what follows `abps sim sweep`, true seen from
+    ``cells`` are those to be computed, ``words`` the command behind `abps`, true seen from
     ``directory``; ``exports`` are variables that the tasks need.
     """
     parts = shares(cells, job)

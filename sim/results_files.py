@@ -81,3 +81,15 @@ def read_file(path: Path) -> list[Result]:
 def summary(results: Iterable[Result]) -> list[Result]:
     """The results without what is only drawn."""
     return [{key: each[key] for key in each if key not in DRAWN} for each in results]
+
+
+def require_kind(results: Iterable[Result], tasks: bool) -> None:
+    """``NodeError`` names the first result that is not of the kind wanted: of `abps sim tasks`, or
+    of the methods on one task."""
+    theirs = {True: "abps sim tasks", False: "abps sim"}
+    for each in results:
+        if ("tasks" in each) != tasks:
+            raise NodeError(
+                f"{each['name']}: found a result of {theirs[not tasks]}, "
+                f"allowed: those of {theirs[tasks]}"
+            )

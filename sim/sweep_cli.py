@@ -1,4 +1,4 @@
-"""`abps sim sweep`: many cells, on this machine or as a Slurm job array."""
+"""`abps sim sweep` and `abps sim tasks sweep`: many cells, here or as a Slurm job array."""
 
 from __future__ import annotations
 
@@ -9,93 +9,115 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sim.cli_options import OPEN, DataDir, options_of
+from sim.cli_options import OPEN, DataDir
+from sim.kinds import Asked, Kind
 
 if TYPE_CHECKING:
     from sim.job_array import Job
     from sim.sweep import Plan
 
 
-def register(app: typer.Typer) -> None:
+def register(app: typer.Typer, kind: Kind) -> None:
     """Add the command to ``app``."""
-    app.command(context_settings=OPEN)(sweep)
 
+    @app.command(context_settings=OPEN)
+    def sweep(
+        context: typer.Context,
+        file: Annotated[Path, typer.Argument(metavar="FILE.toml", help="an experiment")],
+        out: Annotated[
+            Path, typer.Option(metavar="DIR", help="of the results; may hold some already")
+        ],
+        data: Annotated[
+            str | None, typer.Option(metavar="NAME", help="default: the file's")
+        ] = None,
+        data_dir: DataDir = None,
+        seeds: Annotated[
+            str | None, typer.Option(metavar="11,22", help="default: the file's")
+        ] = None,
+        rows: Annotated[str | None, typer.Option(metavar="A,B", help="only these rows")] = None,
+        cells: Annotated[
+            str | None, typer.Option(metavar="A:11,B:22", help="only these, as ROW:SEED")
+        ] = None,
+        jobs: Annotated[
+            int | None, typer.Option(min=1, help="processes; default: all cores")
+        ] = None,
+        as_json: Annotated[
+            bool, typer.Option("--json", help="print all results, without curves, as the last line")
+        ] = False,
+        slurm: Annotated[
+            bool, typer.Option("--slurm", help="submit what is missing as a Slurm job array")
+        ] = False,
+        cpus_per_task: Annotated[
+            int | None, typer.Option(min=1, metavar="C", help="of the array; default: 1")
+        ] = None,
+        cells_per_task: Annotated[
+            int | None, typer.Option(min=1, metavar="N", help="at most; default: one per processor")
+        ] = None,
+        array_limit: Annotated[
+            int | None,
+            typer.Option(min=1, metavar="N", help="most tasks at once; default: Slurm's"),
+        ] = None,
+        slurm_partition: Annotated[
+            str | None, typer.Option(metavar="NAME", help="Slurm's; --partition is of the data set")
+        ] = None,
+        time: Annotated[
+            str | None,
+            typer.Option(metavar="LIMIT", help="of a task, as Slurm writes it, e.g. 2:00:00"),
+        ] = None,
+        account: Annotated[str | None, typer.Option(metavar="NAME", help="Slurm's")] = None,
+        constraint: Annotated[str | None, typer.Option(metavar="FEATURES", help="Slurm's")] = None,
+        memory: Annotated[
+            str | None, typer.Option(metavar="SIZE", help="of a task, as Slurm writes it, e.g. 4G")
+        ] = None,
+        option: Annotated[
+            list[str] | None,
+            typer.Option(
+                metavar="NAME=VALUE", help="any other of sbatch, e.g. qos=low; repeatable"
+            ),
+        ] = None,
+        dry_run: Annotated[
+            bool, typer.Option("--dry-run", help="print Slurm's script; write and submit nothing")
+        ] = False,
+    ) -> None:
+        """Run all rows × seeds of an experiment that have no result in DIR yet.
 
-def sweep(
-    context: typer.Context,
-    file: Annotated[Path, typer.Argument(metavar="FILE.toml", help="an experiment")],
-    out: Annotated[Path, typer.Option(metavar="DIR", help="of the results; may hold some already")],
-    data: Annotated[str | None, typer.Option(metavar="NAME", help="default: the file's")] = None,
-    data_dir: DataDir = None,
-    seeds: Annotated[str | None, typer.Option(metavar="11,22", help="default: the file's")] = None,
-    rows: Annotated[str | None, typer.Option(metavar="A,B", help="only these rows")] = None,
-    cells: Annotated[
-        str | None, typer.Option(metavar="A:11,B:22", help="only these, as ROW:SEED")
-    ] = None,
-    jobs: Annotated[int | None, typer.Option(min=1, help="processes; default: all cores")] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="print all results, without curves, as the last line")
-    ] = False,
-    slurm: Annotated[
-        bool, typer.Option("--slurm", help="submit what is missing as a Slurm job array")
-    ] = False,
-    cpus_per_task: Annotated[
-        int | None, typer.Option(min=1, metavar="C", help="of the array; default: 1")
-    ] = None,
-    cells_per_task: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="at most; default: one per processor")
-    ] = None,
-    array_limit: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="most tasks at once; default: Slurm's")
-    ] = None,
-    slurm_partition: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Slurm's; --partition is of the data set")
-    ] = None,
-    time: Annotated[
-        str | None,
-        typer.Option(metavar="LIMIT", help="of a task, as Slurm writes it, e.g. 2:00:00"),
-    ] = None,
-    account: Annotated[str | None, typer.Option(metavar="NAME", help="Slurm's")] = None,
-    constraint: Annotated[str | None, typer.Option(metavar="FEATURES", help="Slurm's")] = None,
-    memory: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="of a task, as Slurm writes it, e.g. 4G")
-    ] = None,
-    option: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="any other of sbatch, e.g. qos=low; repeatable"),
-    ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="print Slurm's script; write and submit nothing")
-    ] = False,
-) -> None:
-    """Run all rows × seeds of an experiment that have no result in DIR yet.
-
-    Further options are those of the data set, as in ``abps sim run``. With --slurm the results
-    come from a job array, each task with its share of the cells; the same command later submits
-    only what is missing then.
-    """
-    asked = {
-        "cpus_per_task": cpus_per_task,
-        "cells_per_task": cells_per_task,
-        "array_limit": array_limit,
-        "partition": slurm_partition,
-        "time": time,
-        "account": account,
-        "constraint": constraint,
-        "memory": memory,
-        "more": option,
-    }
-    given = {key: value for key, value in asked.items() if value is not None}
-    _check_words(slurm, {**given, "dry_run": dry_run or None}, {"jobs": jobs, "json": as_json})
-    experiment_words = {"--data": data, "--data-dir": data_dir, "--seeds": seeds, "--rows": rows}
-    planned = _planned(file, out, experiment_words, cells, context.args)
-    if not slurm:
-        _run_here(planned, jobs, as_json)
-        return
-    words = [str(file), "--out", str(out), *context.args]
-    for name, value in experiment_words.items():
-        words += [] if value is None else [name, str(value)]
-    _submit(planned, _job(given), words, dry_run)
+        Further options are those of the data set, as in `run`. With --slurm the results
+        come from a job array, each task with its share of the cells; the same command later submits
+        only what is missing then.
+        """
+        asked = {
+            "cpus_per_task": cpus_per_task,
+            "cells_per_task": cells_per_task,
+            "array_limit": array_limit,
+            "partition": slurm_partition,
+            "time": time,
+            "account": account,
+            "constraint": constraint,
+            "memory": memory,
+            "more": option,
+        }
+        given = {key: value for key, value in asked.items() if value is not None}
+        _check_words(slurm, {**given, "dry_run": dry_run or None}, {"jobs": jobs, "json": as_json})
+        found = Asked(
+            file,
+            out,
+            data,
+            data_dir,
+            _numbers(seeds),
+            rows.split(",") if rows else None,
+            context.args,
+        )
+        planned = kind.plan(found)
+        if cells is not None:
+            planned = planned.only(cells.split(","))
+        if not slurm:
+            _run_here(kind, planned, jobs, as_json)
+            return
+        words = [str(file), "--out", str(out), *context.args]
+        chosen = {"--data": data, "--data-dir": data_dir, "--seeds": seeds, "--rows": rows}
+        for name, value in chosen.items():
+            words += [] if value is None else [name, str(value)]
+        _submit(kind, planned, _job(given), words, dry_run)
 
 
 def _check_words(slurm: bool, for_slurm: dict[str, Any], for_here: dict[str, Any]) -> None:
@@ -109,38 +131,17 @@ def _check_words(slurm: bool, for_slurm: dict[str, Any], for_here: dict[str, Any
             raise ConfigError(f"--{word}: found {value!r}, allowed: {where} --slurm only")
 
 
-def _planned(
-    file: Path, out: Path, words: dict[str, Any], cells: str | None, extra: list[str]
-) -> Plan:
-    from sim.sweep import plan, read_experiment
-
-    experiment = read_experiment(file)
-    data, rows = words["--data"], words["--rows"]
-    options = options_of(data or experiment.data, extra) if extra else {}
-    planned = plan(
-        experiment,
-        out,
-        data,
-        options,
-        words["--data-dir"],
-        numbers(words["--seeds"]),
-        rows.split(",") if rows else None,
-    )
-    return planned if cells is None else planned.only(cells.split(","))
-
-
-def _run_here(planned: Plan, jobs: int | None, as_json: bool) -> None:
+def _run_here(kind: Kind, planned: Plan, jobs: int | None, as_json: bool) -> None:
     from sim import results_files
     from sim.bars import bars_shown, cells_of
     from sim.sweep import sweep as run_all
-    from sim.tables import table, text
 
     with bars_shown() as bars:
         results = run_all(planned, jobs, cells_of(bars))
     if as_json:
         typer.echo(json.dumps(results_files.summary(results), ensure_ascii=False))
         return
-    for line in text(table(results)):
+    for line in kind.tables.text(kind.tables.table(results)):
         typer.echo(line)
 
 
@@ -151,18 +152,22 @@ def _job(given: dict[str, Any]) -> Job:
     return Job(**{**given, "more": more_options(given.get("more", ()))})
 
 
-def _submit(planned: Plan, job: Job, words: list[str], dry_run: bool) -> None:
+def _submit(kind: Kind, planned: Plan, job: Job, words: list[str], dry_run: bool) -> None:
     from sim.datasets.files import VARIABLE
     from sim.job_array import OUTPUT_FOLDER, render, shares, submit
     from sim.sweep import key_of
 
     missing = [key_of(cell) for cell in planned.open_cells()]
     if not missing:
-        typer.echo(f"All {len(planned.cells)} cells have a result: abps sim table {planned.out}")
+        typer.echo(
+            f"All {len(planned.cells)} cells have a result: abps {kind.command} table {planned.out}"
+        )
         return
     folder = os.environ.get(VARIABLE)
     exports = {} if folder is None else {VARIABLE: str(Path(folder).resolve())}
-    script = render(job, missing, planned.out, words, Path.cwd(), exports)
+    script = render(
+        job, missing, planned.out, [*kind.command.split(), "sweep", *words], Path.cwd(), exports
+    )
     if dry_run:
         typer.echo(script, nl=False)
         return
@@ -175,7 +180,7 @@ def _submit(planned: Plan, job: Job, words: list[str], dry_run: bool) -> None:
     )
 
 
-def numbers(text: str | None) -> list[int] | None:
+def _numbers(text: str | None) -> list[int] | None:
     """``11,22`` as a list; ``ConfigError`` for anything else."""
     from abps_node.errors import ConfigError
 

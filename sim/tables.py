@@ -6,9 +6,10 @@ import math
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-Result = dict[str, Any]
+from sim.results_files import Result as Result
+from sim.results_files import require_kind
 
 PAPER: Final[dict[str, tuple[float, float, float | None]]] = {
     "local-only": (0.587, 0.013, 0.00),
@@ -85,7 +86,11 @@ def control_of(name: str) -> str | None:
 
 
 def table(results: Sequence[Result]) -> list[Row]:
-    """One row per data set and name, in the order of their first appearance in Table 1's list."""
+    """One row per data set and name, in the order of their first appearance in Table 1's list.
+
+    Raises ``NodeError`` for results of `abps sim tasks`.
+    """
+    require_kind(results, tasks=False)
     groups: dict[tuple[str, str], list[Result]] = {}
     for each in results:
         groups.setdefault((each["config"]["data"]["name"], each["name"]), []).append(each)

@@ -30,7 +30,12 @@ def parsed(name: str, words: Sequence[str]) -> dict[str, Any]:
     A word that does not fit its key stays text, and the check names it. Raises ``ConfigError`` for
     a word that belongs to no option.
     """
-    root = options_model(name).model_json_schema()
+    return parsed_as(options_model(name), name, words)
+
+
+def parsed_as(model: type[BaseModel], name: str, words: Sequence[str]) -> dict[str, Any]:
+    """``parsed`` for options that are ``model``'s; ``name`` is what an error begins with."""
+    root = model.model_json_schema()
     found: dict[str, Any] = {}
     rest = list(words)
     while rest:

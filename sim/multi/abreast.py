@@ -55,7 +55,7 @@ class Way:
 
     def shape(self, size: int | None) -> Hashable:
         """Ways with the same one can be walked abreast; None: only alone."""
-        if size is None or len(self.net.names) > 1 or self.batch(size) < 2:
+        if len(self.net.names) > 1 or self.batch(size) < 2:
             return None
         return replace(self.net, names=("one",)), self.batch(size)
 
@@ -98,18 +98,16 @@ def _grouped(
     alone: Callable[[Way], Walk],
     abreast: Callable[[Sequence[Way]], list[Walk]],
 ) -> list[Walk]:
-    places: dict[Hashable, list[int]] = {}
+    groups: dict[Hashable, list[int]] = {}
+    found: dict[int, Walk] = {}
     for place, way in enumerate(ways):
         shape = way.shape(size)
-        places.setdefault(("alone", place) if shape is None else shape, []).append(place)
-    found: dict[int, Walk] = {}
-    for group in places.values():
-        walked = (
-            [alone(ways[group[0]])]
-            if len(group) == 1
-            else abreast([ways[place] for place in group])
-        )
-        found.update(zip(group, walked, strict=True))
+        if shape is None:
+            found[place] = alone(way)
+        else:
+            groups.setdefault(shape, []).append(place)
+    for group in groups.values():
+        found.update(zip(group, abreast([ways[place] for place in group]), strict=True))
     return [found[place] for place in range(len(ways))]
 
 
@@ -170,7 +168,8 @@ def _batches(
     begins = np.cumsum([0, *(way.rows.count for way in ways)])
     each = [draws(net, way.rows.count, steps, count, seed, *way.purpose) for way in ways]
     for drawn in zip(*each, strict=True):
-        places = torch.cat([rows + int(b) for (rows, _), b in zip(drawn, begins, strict=False)])
+        chosen = [torch.arange(count) if size is None else rows for rows, _ in drawn]
+        places = torch.cat([rows + int(b) for rows, b in zip(chosen, begins, strict=False)])
         shape = (len(ways), count)
         batch = Rows(
             x,

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 
 from abps_node.errors import NodeError
 from sim.plots import COLORS, STYLES, save
+from sim.results_files import require_kind
 from sim.tables import Result
 
 _PANELS: Final = (
@@ -23,8 +24,10 @@ _PANELS: Final = (
 def draw(results: Sequence[Result], out: Path, rows: Sequence[str] | None = None) -> Iterator[Path]:
     """One picture per row and data set, of its first seed; yields the files.
 
-    Raises ``NodeError`` for a row that is not there or has no server that weighs tasks.
+    Raises ``NodeError`` for a row that is not there or has no server that weighs tasks, and for
+    results of other commands.
     """
+    require_kind(results, tasks=True)
     out.mkdir(parents=True, exist_ok=True)
     first: dict[tuple[str, str], Result] = {}
     for each in sorted(results, key=lambda each: int(each["seed"])):

@@ -5,7 +5,7 @@ Cells are run, kept and resumed by ``sim.sweep``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -13,6 +13,7 @@ from pydantic import Field, field_validator, model_validator
 
 from abps_node.errors import ConfigError
 from protocol.contract import Strict
+from sim.multi.datasets import entry_of as entry_of_data
 from sim.multi.runner import TaskCell, entry_of, options_of, settings_of
 from sim.sweep import ROW, Plan, read_as
 
@@ -74,11 +75,18 @@ def read_experiment(path: Path) -> TaskExperiment:
 def plan(
     experiment: TaskExperiment,
     out: Path,
+    data: str | None = None,
+    options: Mapping[str, Any] | None = None,
     data_dir: Path | None = None,
     seeds: Sequence[int] | None = None,
     rows: Sequence[str] | None = None,
 ) -> Plan:
-    """All cells, seed by seed; ``ConfigError`` for an unknown method, row, option or setting."""
+    """All cells, seed by seed; ``data`` and ``options`` win over the experiment's.
+
+    Raises ``ConfigError`` for an unknown method, data set, row, option or setting.
+    """
+    name = data or experiment.data
+    entry_of_data(name)
     known = [row.name for row in experiment.rows]
     for name in rows or ():
         if name not in known:
@@ -91,8 +99,8 @@ def plan(
         TaskCell(
             row.method,
             seed,
-            experiment.data,
-            {**experiment.options, **changed},
+            name,
+            {**experiment.options, **(options or {}), **changed},
             {**experiment.settings, **row.settings},
             row.name + suffix,
             data_dir,

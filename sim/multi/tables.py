@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from abps_node.errors import NodeError
+from sim.results_files import require_kind
 from sim.tables import Result, Spread
 
 PAPER: Final[Mapping[str, Mapping[str, tuple[float, ...]]]] = {
@@ -54,9 +54,8 @@ def table(results: Sequence[Result]) -> list[TaskRow]:
     Raises ``NodeError`` for results of other commands.
     """
     groups: dict[tuple[str, str], list[Result]] = {}
+    require_kind(results, tasks=True)
     for each in results:
-        if "tasks" not in each:
-            raise NodeError(f"{each['name']}: found no tasks, allowed: results of abps sim tasks")
         groups.setdefault((each["config"]["data"]["name"], each["name"]), []).append(each)
     return [_row(data, name, rows) for (data, name), rows in groups.items()]
 
@@ -124,3 +123,31 @@ def markdown(rows: Sequence[TaskRow]) -> Iterator[str]:
         for first, *rest in lines:
             yield "| " + " | ".join([f"`{first}`", *rest]) + " |"
         yield ""
+
+
+def told_of(result: Result) -> Iterator[str]:
+    """One result in words."""
+    data = result["config"]["data"]
+    auroc = "undefined" if result["mean_auroc"] is None else f"{result['mean_auroc']:.4f}"
+    yield (
+        f"{result['name']} on {data['name']}, {len(data['clients'])} clients, "
+        f"seed {result['seed']}: mean AUROC {auroc}"
+    )
+    for task, found in result["tasks"].items():
+        before = (result["before_stage2"] or {}).get(task)
+        stage1 = "" if before is None else f", {_value(before)} before stage 2"
+        clients = len(found["per_client"])
+        yield (
+            f"{task}: {found['metric'].upper()} {_value(found)}{stage1}; "
+            f"{clients} {'client' if clients == 1 else 'clients'}, {found['rows']} test rows"
+        )
+    batches = result["mini_batches"]
+    yield (
+        f"{result['rounds_run']} rounds, {result['bytes'] / 1e6:.1f} MB, "
+        f"{batches['federated']} mini-batches and {batches['stage2']} of stage 2, "
+        f"{result['seconds']:.1f} s"
+    )
+
+
+def _value(found: Mapping[str, Any]) -> str:
+    return "undefined" if found["mean"] is None else f"{found['mean']:.4f}"

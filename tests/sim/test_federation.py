@@ -180,14 +180,21 @@ def test_an_own_goal_comes_from_the_centers_file(tmp_path: Path) -> None:
     assert goals == [None, "diversity"]
 
 
+@pytest.mark.parametrize(
+    ("words", "key"),
+    [
+        ('[[objective]]\nname = "death"\nkind = "bce"\ncolumn = "died"', "objective: found death"),
+        ('[[private]]\nname = "lactate"\nkind = "continuous"', "private: found lactate"),
+        ("[stage2]\nepochs = 3", "stage2: found epochs = 3"),
+    ],
+)
 def test_a_center_with_objectives_of_its_own_is_not_trained_as_something_else(
-    tmp_path: Path,
+    words: str, key: str, tmp_path: Path
 ) -> None:
     directory = written(tmp_path / "fed", contract({"head_layers": 1}), patients())
     file = directory / "centers" / "north-2" / "center.toml"
-    objective = '\n[[objective]]\nname = "death"\nkind = "bce"\ncolumn = "died"\n'
-    file.write_text(file.read_text(encoding="utf-8") + objective, encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"north-2/center.toml: found objectives"):
+    file.write_text(f"{file.read_text(encoding='utf-8')}\n{words}\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match=f"^{file}: {key}, allowed: none, since [^\n]*$"):
         load_federation_directory(directory)
 
 

@@ -38,20 +38,28 @@ def ways(clients: Clients, view: str = "padded") -> list[Way]:
     return found
 
 
-def alone(way: Way, settings: Settings, seed: int) -> tuple[torch.Tensor, torch.Tensor, np.ndarray]:
-    drawn = mini_batches(way.net, way.rows, settings.local_steps, 32, seed, *way.purpose)
+def alone(
+    way: Way, settings: Settings, seed: int, size: int | None = 32
+) -> tuple[torch.Tensor, torch.Tensor, np.ndarray]:
+    drawn = mini_batches(way.net, way.rows, settings.local_steps, size, seed, *way.purpose)
     went = walk(way.net, way.losses, way.start, drawn, settings, way.pull)
     return went.weights, went.summed, went.losses
 
 
-@pytest.mark.parametrize("view", ["padded", "common", "private"])
-def test_a_walk_abreast_is_that_of_each_alone(view: str) -> None:
+@pytest.mark.parametrize(
+    ("view", "size", "groups"),
+    [("padded", 32, 1), ("common", 32, 2), ("private", 32, 2), ("padded", None, None)],
+)
+def test_a_walk_abreast_is_that_of_each_alone(
+    view: str, size: int | None, groups: int | None
+) -> None:
     clients = made_up_clients(clients=6)
     group = ways(clients, view)
-    shapes = {way.shape(32) for way in group}
-    assert len(shapes) == (1 if view == "padded" else 2)
-    for way, went in zip(group, walk_all(group, SETTINGS, clients.seed, 32), strict=True):
-        weights, summed, losses = alone(way, SETTINGS, clients.seed)
+    shapes = {way.shape(size) for way in group}
+    assert None not in shapes
+    assert groups in (None, len(shapes))
+    for way, went in zip(group, walk_all(group, SETTINGS, clients.seed, size), strict=True):
+        weights, summed, losses = alone(way, SETTINGS, clients.seed, size)
         assert torch.allclose(went.weights, weights, atol=2e-5)
         assert torch.allclose(went.summed, summed, atol=2e-4)
         assert went.losses == pytest.approx(losses, abs=1e-5)

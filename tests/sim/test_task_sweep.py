@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from sim import results_files
 from sim.multi import plots, runner
 from sim.multi.sweep import TaskExperiment, plan, read_experiment
 from sim.multi.tables import markdown, table, text
+from tests.support.command_line import abps
 from tests.support.task_data import made_up_tasks
 
 EXPERIMENTS = Path(__file__).parents[2] / "sim" / "experiments"
@@ -106,3 +108,74 @@ def test_what_is_wrong_is_named(tmp_path: Path) -> None:
         plan(experiment(), tmp_path, rows=["abps"])
     with pytest.raises(ConfigError, match=r"nowhere\.toml"):
         read_experiment(tmp_path / "nowhere.toml")
+
+
+FILE = """
+data = "diabetes130"
+seeds = [1, 2]
+options = { clients = 3 }
+settings = { rounds = 1, local_steps = 1, batch_size = 32, tuning_steps = 2 }
+methods = ["fedavg", "fedcare"]
+"""
+
+
+@pytest.mark.usefixtures("made_up")
+def test_one_cell_by_hand_is_the_cell_of_a_sweep(tmp_path: Path) -> None:
+    settings = [word for pair in QUICK.items() for word in ("--set", "{}={}".format(*pair))]
+    words = ("sim", "tasks", "run", "fedcare", "--data", "diabetes130", "--seed", "2", *settings)
+    outcome = abps(*words, "--clients", "3", "--json", "--out", tmp_path / "one.json")
+    assert outcome.code == 0, outcome.err
+    result = json.loads(outcome.out.splitlines()[-1])
+    (written,) = results_files.read([tmp_path / "one.json"])
+    assert written == result
+    cell = plan(experiment(methods=["fedcare"], seeds=[2]), tmp_path).cells[0].run()
+    del result["seconds"], cell["seconds"]
+    assert result == cell
+    told = abps(*words, "--clients", "3", "--rounds", "1").out.splitlines()
+    assert told[0].startswith("fedcare on diabetes130, 3 clients, seed 2: mean AUROC 0.")
+    assert told[3].startswith("stay: MAE ") and " before stage 2; 1 client, " in told[3]
+    assert told[4].startswith("1 rounds, ")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--set", "rouns=3"], "fedcare: settings: rouns: unknown key"),
+        (["--client", "3"], "diabetes130: options: client: unknown key"),
+        (["--rho", "none"], 'diabetes130: options: rho: found "none"'),
+    ],
+    ids=lambda value: str(value),
+)
+def test_a_cell_that_cannot_be_is_refused_by_name(words: list[str], message: str) -> None:
+    outcome = abps("sim", "tasks", "run", "fedcare", "--data", "diabetes130", *words)
+    assert (outcome.code, outcome.err[: len(message) + 6]) == (10, f"abps: {message}")
+
+
+@pytest.mark.usefixtures("made_up")
+def test_a_job_array_runs_the_tasks_own_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("few.toml").write_text(FILE)
+    words = ("sim", "tasks", "sweep", "few.toml", "--out", "out", "--slurm", "--patients", "300")
+    outcome = abps(*words, "--dry-run", "--seeds", "2", "--data", "eicu-demo")
+    assert outcome.code == 0, outcome.err
+    expected = "abps_node sim tasks sweep few.toml --out out --patients 300 --data eicu-demo"
+    assert f"{expected} --seeds 2 " in outcome.out
+    assert "\n  fedavg:2\n  fedcare:2\n" in outcome.out
+    for cell in plan(read_experiment(Path("few.toml")), Path("out")).cells:
+        result = cell.run()
+        results_files.write(results_files.file_of(Path("out"), cell.row, cell.seed), result)
+    done = abps("sim", "tasks", "sweep", "few.toml", "--out", "out", "--slurm")
+    assert done.out == "All 4 cells have a result: abps sim tasks table out\n"
+    rows = json.loads(abps("sim", "tasks", "table", "out", "--json").out)
+    assert [(row["name"], row["seeds"]) for row in rows] == [
+        ("fedavg", [1, 2]),
+        ("fedcare", [1, 2]),
+    ]
+    for other in (("table", "out"), ("plot", "out", "--out", "pictures")):
+        refused = abps("sim", *other)
+        assert (refused.code, refused.err) == (
+            1,
+            "abps: fedavg: found a result of abps sim tasks, allowed: those of abps sim\n",
+        )

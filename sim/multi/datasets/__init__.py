@@ -51,6 +51,13 @@ DATASETS: Final[Mapping[str, Entry]] = {
 }
 
 
+def entry_of(name: str) -> Entry:
+    """A data set by name; ``ConfigError`` for an unknown one."""
+    if name not in DATASETS:
+        raise ConfigError(f"data set: found {name!r}, allowed: {', '.join(DATASETS)}")
+    return DATASETS[name]
+
+
 def load(name: str, data_dir: Path | None = None) -> TaskData:
     """Read a data set; ``data_dir`` None stands for what ``ABPS_DATA_DIR`` says.
 
@@ -63,9 +70,7 @@ def load(name: str, data_dir: Path | None = None) -> TaskData:
 def _load(name: str, data_dir: Path | None) -> TaskData:
     from sim.datasets.files import find_folder
 
-    if name not in DATASETS:
-        raise ConfigError(f"data set: found {name!r}, allowed: {', '.join(DATASETS)}")
-    entry = DATASETS[name]
+    entry = entry_of(name)
     folder = find_folder(name, data_dir, entry.files, entry.source)
     found: TaskData = importlib.import_module(f"sim.multi.datasets.{entry.module}").load(folder)
     return found

@@ -9,6 +9,7 @@ from typing import Final
 
 from sim.multi.base import AnyMethod
 from sim.multi.methods.abps_pareto import AbpsPareto
+from sim.multi.methods.abps_weighted import AbpsWeighted
 from sim.multi.methods.fedavg import FedAvg
 from sim.multi.methods.fedcare import FedCare
 from sim.multi.methods.fedprox import FedProx
@@ -40,4 +41,5 @@ METHODS: Final[Mapping[str, Entry]] = {
     "fedcare-b": Entry(partial(FedCare, stage2=False), "common features, min-norm, no stage 2"),
     "fedcare": Entry(FedCare, "the same, then private fine-tuning on all features"),
     "abps+pareto": Entry(AbpsPareto, "the daemons: chosen partners, Pareto step, stage 2"),
+    "abps+weighted": Entry(AbpsWeighted, "the same, with the mean gradient in local steps"),
 }

@@ -12,11 +12,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import numpy as np
 import torch
 
-from abps_node.aims import Stage2
+from abps_node.aims import LocalStep, Stage2
 from abps_node.learning import initial_trunk_digest, trunk_layout
 from abps_node.learning.objective_learner import ObjectiveLearner
 from protocol.center import Identity
@@ -70,6 +71,7 @@ class AbpsPareto(Method[Network]):
     """The daemons, policy «abps» unless the row says otherwise."""
 
     preset: str = "abps"
+    local_step: ClassVar[LocalStep] = "pareto"
 
     def rounds(self, clients: Clients, settings: Settings) -> int:
         """See ``Method.rounds``."""
@@ -81,7 +83,11 @@ class AbpsPareto(Method[Network]):
         contract = self._contract(clients, settings)
         seeds = {each.id: derive_seed(clients.seed, each.id) for each in clients.members}
         told = [
-            Told(_learner(contract, each, seeds[each.id], settings), None, _batches(each, settings))
+            Told(
+                self._learner(contract, each, seeds[each.id], settings),
+                None,
+                _batches(each, settings),
+            )
             for each in clients.members
         ]
         identities = [
@@ -140,19 +146,25 @@ class AbpsPareto(Method[Network]):
         changed = {"policy": policy, "training": training, "pacing": pacing}
         return Contract.model_validate({**dump, **changed})
 
+    def _learner(
+        self, contract: Contract, client: Client, seed: int, settings: Settings
+    ) -> ObjectiveLearner:
+        epochs = settings.tuning_steps // _batches(client, settings)
+        stage2 = None
+        if settings.tuning_steps:
+            stage2 = Stage2(
+                epochs=max(1, epochs),
+                learning_rate=settings.tuning_rate,
+                stationarity=settings.stationarity,
+            )
+        aims = replace(
+            client.aims,
+            local_step=self.local_step,
+            normalization=settings.normalization,
+            stage2=stage2,
+        )
+        return ObjectiveLearner(contract, client.data, seed, aims)
+
 
 def _batches(client: Client, settings: Settings) -> int:
     return math.ceil(client.size / settings.batch_size)
-
-
-def _learner(contract: Contract, client: Client, seed: int, settings: Settings) -> ObjectiveLearner:
-    epochs = settings.tuning_steps // _batches(client, settings)
-    stage2 = None
-    if settings.tuning_steps:
-        stage2 = Stage2(
-            epochs=max(1, epochs),
-            learning_rate=settings.tuning_rate,
-            stationarity=settings.stationarity,
-        )
-    aims = replace(client.aims, normalization=settings.normalization, stage2=stage2)
-    return ObjectiveLearner(contract, client.data, seed, aims)
