@@ -28,7 +28,7 @@ from abps_node.audit.chain import place_of
 from abps_node.errors import ReplayDiffers
 
 FOLDER: Final = "stimuli"
-FORMAT: Final = "abps-stimuli-1"
+FORMAT: Final = "abps-stimuli-2"
 _HEAD: Final = struct.Struct("<8sI")
 _SIZES: Final = struct.Struct("<II")
 

@@ -86,7 +86,7 @@ class Packer:
             bytes: self._bytes,
             tuple: lambda value: ["t", *map(self.plain, value)],
             list: lambda value: ["l", *map(self.plain, value)],
-            deque: lambda value: ["q", *map(self.plain, value)],
+            deque: lambda value: ["q", value.maxlen, *map(self.plain, value)],
             dict: lambda value: ["d", *self._pairs(value)],
             Counter: lambda value: ["c", *self._pairs(value)],
             set: lambda value: ["s", *self._sorted(value)],
@@ -188,7 +188,9 @@ class Unpacker:
             made = random.Random()
             made.setstate(parts[0])
             return made
-        kinds = {"t": tuple, "l": list, "q": deque, "s": set, "f": frozenset}
+        if word == "q":
+            return deque(parts[1:], maxlen=parts[0])
+        kinds = {"t": tuple, "l": list, "s": set, "f": frozenset}
         return kinds[word](parts)
 
     def _object(self, name: str, *parts: Any) -> Any:

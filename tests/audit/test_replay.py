@@ -6,6 +6,7 @@ import hashlib
 import signal
 import subprocess
 import sys
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -195,6 +196,9 @@ def test_only_values_of_the_protocol_are_packed_and_made() -> None:
         packer.pack(Path("/"))
     with pytest.raises(UnknownValue, match="no class of protocol"):
         unpacker.unpack(packer.pack(("a",)).replace(b"\xa1t", b"\xa1o"))
+    bounded = unpacker.unpack(packer.pack(deque("abc", maxlen=3)))
+    bounded.append("d")
+    assert list(bounded) == ["b", "c", "d"], "its bound is part of what it is"
     sets = [packer.pack(frozenset(order)) for order in (["b", "a"], ["a", "b"])]
     assert sets[0] == sets[1]
     assert difference({"a": [1, 2.5]}, {"a": [1, 2.0]}) == "a.1: found 2.0, recorded: 2.5"
