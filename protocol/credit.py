@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import combinations
 
 from protocol.contract import Policy
@@ -36,12 +37,13 @@ class CreditPlan:
 
 
 def plan(
-    players: Sequence[str], exact_max: int, permutations: int, rng: random.Random
+    players: Sequence[str], exact_max: int, permutations: int, draw: Callable[[], random.Random]
 ) -> CreditPlan:
     """All 2^n coalitions for up to ``exact_max`` players, else those of sampled permutations.
 
-    The same players (in any order) and the same state of ``rng`` give the same plan. Raises
-    ``ValueError`` if a player stands there twice or there is not one permutation.
+    ``draw`` gives the generator, if one is needed. The same players (in any order) and the same
+    generator give the same plan. Raises ``ValueError`` if a player stands there twice or there is
+    not one permutation.
     """
     ordered = tuple(sorted(players))
     if len(set(ordered)) != len(ordered):
@@ -49,8 +51,8 @@ def plan(
     if permutations < 1:
         raise ValueError(f"permutations: found {permutations}, allowed: at least 1")
     if len(ordered) <= exact_max:
-        subsets = (combinations(ordered, size) for size in range(len(ordered) + 1))
-        return CreditPlan(ordered, tuple(frozenset(s) for group in subsets for s in group), None)
+        return CreditPlan(ordered, _subsets(ordered), None)
+    rng = draw()
     orders = tuple(tuple(rng.sample(ordered, len(ordered))) for _ in range(permutations))
     prefixes = (frozenset(order[:end]) for order in orders for end in range(len(order) + 1))
     return CreditPlan(ordered, tuple(dict.fromkeys(prefixes)), orders)
@@ -72,21 +74,46 @@ def shapley(
             name = ",".join(sorted(coalition)) or "∅"
             raise ValueError(f"U({name}): found {utilities.get(coalition)}, allowed: a number")
     if plan.permutations is None:
-        return {player: _exact(plan, utilities, player) for player in plan.players}
+        return _exact(plan, utilities)
     return _sampled(plan, plan.permutations, utilities, tolerance)
 
 
-def _exact(plan: CreditPlan, utilities: Mapping[Coalition, float], player: str) -> float:
+def _exact(plan: CreditPlan, utilities: Mapping[Coalition, float]) -> dict[str, float]:
     n = len(plan.players)
+    values = [utilities[coalition] for coalition in _subsets(plan.players)]
     # Integer weights and one division: equal players get equal credit to the last bit.
-    terms = (
-        math.factorial(len(coalition))
-        * math.factorial(n - len(coalition) - 1)
-        * (utilities[coalition | {player}] - utilities[coalition])
-        for coalition in plan.coalitions
-        if player not in coalition
+    return {
+        player: math.fsum(
+            weight * (values[joined] - values[without]) for weight, joined, without in terms
+        )
+        / math.factorial(n)
+        for player, terms in zip(plan.players, _marginals(n), strict=True)
+    }
+
+
+def _subsets(players: tuple[str, ...]) -> tuple[Coalition, ...]:
+    sizes = range(len(players) + 1)
+    return tuple(frozenset(some) for size in sizes for some in combinations(players, size))
+
+
+@lru_cache(maxsize=16)
+def _marginals(n: int) -> tuple[tuple[tuple[int, int, int], ...], ...]:
+    """For each of n players: weight of a marginal, places of the subsets with and without it."""
+    subsets = [frozenset(some) for size in range(n + 1) for some in combinations(range(n), size)]
+    place = {subset: number for number, subset in enumerate(subsets)}
+    factorial = [math.factorial(number) for number in range(n + 1)]
+    return tuple(
+        tuple(
+            (
+                factorial[len(subset)] * factorial[n - len(subset) - 1],
+                place[subset | {player}],
+                place[subset],
+            )
+            for subset in subsets
+            if player not in subset
+        )
+        for player in range(n)
     )
-    return math.fsum(terms) / math.factorial(n)
 
 
 def _sampled(

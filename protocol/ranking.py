@@ -96,14 +96,15 @@ def order(bounds: Bounds, chance: Chance, tau_acc: float, first: int | None = No
     return places[np.lexsort((chance.keys[places], -bounds[places]))][:first]
 
 
-def changes_order(bounds: Bounds, level: Bounds, chance: Chance, policy: Policy) -> bool:
-    """Whether the first κ are another set than bounds of equal posterior means give (``level``)."""
+def changes_order(asked: Places, level: Bounds, chance: Chance, policy: Policy) -> bool:
+    """Whether the first κ are another set than bounds of equal posterior means give (``level``).
+
+    ``asked`` is what ``order`` gave, or at least its first κ.
+    """
     if chance.exploratory:
         return False
-    asked, indifferent = (
-        order(values, chance, policy.tau_acc, policy.kappa) for values in (bounds, level)
-    )
-    return set(asked.tolist()) != set(indifferent.tolist())
+    indifferent = order(level, chance, policy.tau_acc, policy.kappa)
+    return set(asked[: policy.kappa].tolist()) != set(indifferent.tolist())
 
 
 def rank(
@@ -131,12 +132,13 @@ def rank(
     values = np.array(list(bounds.values()), dtype=np.float64)
     counts = np.array([belief.n for belief in held.values()], dtype=np.int64)
     level = ucbs(np.full(len(names), prior.mean), counts, t, policy.gamma)
+    asked = order(values, chance, policy.tau_acc)
     return Ranking(
-        order=tuple(names[place] for place in order(values, chance, policy.tau_acc)),
+        order=tuple(names[place] for place in asked),
         ucb=bounds,
         exploratory=chance.exploratory,
         epsilon=epsilon,
-        belief_changed_order=changes_order(values, level, chance, policy),
+        belief_changed_order=changes_order(asked, level, chance, policy),
         admissible=tuple(name for name in names if bounds[name] >= policy.tau_acc),
     )
 

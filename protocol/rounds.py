@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from functools import partial
 
 from protocol import credit as shapley_credit
 from protocol import goal as goal_filter
@@ -214,7 +215,7 @@ def _begin_merge(center: Center) -> None:
         [session.peer for session in current.merging],
         policy.shapley_exact_max,
         policy.shapley_permutations,
-        center.rng("shapley", current.number),
+        partial(center.rng, "shapley", current.number),
     )
     sizes = {session.peer: session.size for session in current.merging}
     current.weights = merge_weights(policy, center.identity.size, sizes)

@@ -52,8 +52,15 @@ def federation(source: Source, seed: int, progress: Progress | None = None) -> F
     """
     if source.directory is not None:
         return load_federation_directory(source.directory)
-    # Not through the cache if somebody watches: a cached function cannot tell how far it is.
-    dataset = _dataset(source) if progress is None else _load(source, progress)
+    # Not through the caches if somebody watches: a cached function cannot tell how far it is.
+    return (
+        _divided(source, seed)
+        if progress is None
+        else _divide(_load(source, progress), source, seed)
+    )
+
+
+def _divide(dataset: Dataset, source: Source, seed: int) -> Federation:
     options = dict(source.options)
     if "split_seed" not in options:
         split_seed = derive_seed(seed, "split")
@@ -78,6 +85,12 @@ def description(source: Source, made: Federation) -> dict[str, Any]:
         "left_out_as_too_small": sorted(small),
         "without_values": without_values(made),
     }
+
+
+@lru_cache(maxsize=1)
+def _divided(source: Source, seed: int) -> Federation:
+    """Sweeps go seed by seed: all methods of one share their centers' splits."""
+    return _divide(_dataset(source), source, seed)
 
 
 @lru_cache(maxsize=2)

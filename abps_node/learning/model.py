@@ -57,7 +57,7 @@ class Mlp:
         """Number of parameters in each tensor."""
         return [math.prod(shape) for _, shape in self.tensors]
 
-    @property
+    @cached_property
     def size(self) -> int:
         """Number of parameters in all."""
         return sum(self.sizes)

@@ -92,16 +92,16 @@ class BatchedEngine(Engine):
         counts = [len(mix.coalitions) for mix in mixes]
         owners = np.repeat([mix.center for mix in mixes], counts)
         models = _Models(self.tables["validation"], owners)
-        first = offsets(counts)
+        first, size = offsets(counts), self.model.trunk.size
 
         def run(places: Index) -> None:
             chosen = [mixes[place] for place in places]
             if chosen[0].coalitions:
-                weights = mixing.coalitions(stack.weights, sent, chosen, self.model.trunk.size)
+                weights = mixing.coalitions(stack.weights, sent, chosen, size, self._space())
                 here = np.concatenate([np.arange(first[p], first[p + 1]) for p in places])
                 models.put(here, *self._logits(weights, models.table, owners[here]))
             for mix in chosen:
-                mixing.move(stack.weights, sent, mix, self.model.trunk.size)
+                mixing.move(stack.weights, sent, mix, size)
 
         self._each(run, self._alike(mixes))
         return np.split(self._utilities(models), first[1:-1])

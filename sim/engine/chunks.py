@@ -37,21 +37,23 @@ def chunks(
     ``together(size)`` are kept apart. Padding stays below a quarter, but for tiny items.
     """
     found: list[Chunk] = []
-    first = 0
-    for place in range(1, sizes.size + 1):
-        run = sizes[first:place]
-        if place < sizes.size:
-            both = (int(sizes[place]), int(run.min()))
-            wide, narrow = max(int(run.max()), both[0]), min(both)
-            fits = (
-                len(run) < most(wide)
-                and wide <= max(1.25 * narrow, narrow + 8)
-                and together(both[0]) == together(int(run[0]))
-            )
-            if fits:
-                continue
-        found.append(Chunk(first, place, int(run.max())))
-        first = place
+    first = narrow = wide = 0
+    for place, size in enumerate(sizes.tolist()):
+        lower, upper = min(narrow, size), max(wide, size)
+        fits = (
+            place > first
+            and place - first < most(upper)
+            and upper <= max(1.25 * lower, lower + 8)
+            and together(size) == together(int(sizes[first]))
+        )
+        if fits:
+            narrow, wide = lower, upper
+            continue
+        if place > first:
+            found.append(Chunk(first, place, wide))
+        first, narrow, wide = place, size, size
+    if sizes.size:
+        found.append(Chunk(first, sizes.size, wide))
     return found
 
 

@@ -11,6 +11,7 @@ import torch
 
 from abps_node.learning.aggregate import own_weight
 from sim.engine.engine import Mix
+from sim.engine.network import Workspace
 from sim.engine.stack import Floats
 
 
@@ -27,23 +28,25 @@ def _shares(weights: tuple[float, ...], inside: tuple[bool, ...]) -> Floats:
 
 
 def coalitions(
-    weights: torch.Tensor, sent: torch.Tensor, mixes: Sequence[Mix], size: int
+    weights: torch.Tensor, sent: torch.Tensor, mixes: Sequence[Mix], size: int, space: Workspace
 ) -> torch.Tensor:
     """The models ``(G·K, P)`` of the K coalitions of each of G mixes, own heads on mean trunks.
 
-    All mixes have the same numbers of partners and of coalitions.
+    All mixes have the same numbers of partners and of coalitions. The models are scratch memory.
     """
-    own = weights[torch.tensor([mix.center for mix in mixes])]
-    many = len(mixes[0].coalitions)
-    if not mixes[0].partners:
-        return own.repeat_interleave(many, 0)
-    each = np.stack([[shares(mix, part) for part in mix.coalitions] for mix in mixes])
-    factors = torch.from_numpy(each).to(torch.float32)
-    partners = torch.tensor([mix.partners for mix in mixes])
-    models = torch.empty(len(mixes), many, own.shape[1])
-    models[:, :, size:] = own[:, None, size:]
-    trunks = torch.cat([own[:, None, :size], sent[partners]], 1)
-    torch.bmm(factors, trunks, out=models[:, :, :size])
+    many, partners = len(mixes[0].coalitions), len(mixes[0].partners)
+    models = space.take("models", (len(mixes), many, weights.shape[1]))
+    if not partners:
+        models.copy_(weights[torch.tensor([mix.center for mix in mixes])].unsqueeze(1))
+        return models.flatten(0, 1)
+    each = np.array([[shares(mix, part) for part in mix.coalitions] for mix in mixes])
+    trunks = space.take("trunks", (len(mixes), 1 + partners, size))
+    for mix, model, trunk in zip(mixes, models.unbind(), trunks.unbind(), strict=True):
+        model[:, size:] = weights[mix.center, size:]
+        trunk[0] = weights[mix.center, :size]
+        for place, partner in enumerate(mix.partners, 1):
+            trunk[place] = sent[partner]
+    torch.bmm(torch.from_numpy(each).to(torch.float32), trunks, out=models[:, :, :size])
     return models.flatten(0, 1)
 
 

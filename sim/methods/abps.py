@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -175,8 +176,8 @@ def _mix(
     weights = merge_weights(
         policy, int(engine.sizes[row]), {name: int(engine.sizes[r]) for name, r in names.items()}
     )
-    rng = derive_rng(engine.seeds[row], field.ids[place], t, "shapley")
-    plan = credit.plan(tuple(names), policy.shapley_exact_max, policy.shapley_permutations, rng)
+    draw = partial(derive_rng, engine.seeds[row], field.ids[place], t, "shapley")
+    plan = credit.plan(tuple(names), policy.shapley_exact_max, policy.shapley_permutations, draw)
     asked = plan.coalitions if believes else (plan.grand,)
     coalitions = tuple(frozenset(names[name] for name in coalition) for coalition in asked)
     return Mix(row, tuple(names.values()), tuple(weights.values()), coalitions), plan

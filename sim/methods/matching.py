@@ -64,10 +64,15 @@ class Field:
             found.append(np.array(passing, dtype=np.int64))
         return cls(ids, rows, tuple(found), tuple(part is not None for part in found))
 
-    def peers(self, center: int) -> Index:
-        """Whom this center may ask, ascending."""
+    def peers(self, center: int, active: NDArray[np.bool_]) -> Index:
+        """Whom this center may ask, ascending: the ``active`` that pass its filter."""
         chosen = self.candidates[center]
-        return np.delete(np.arange(len(self.ids)), center) if chosen is None else chosen
+        if chosen is not None:
+            passing: Index = chosen[active[chosen]]
+            return passing
+        everybody: Index = np.flatnonzero(active)
+        others: Index = everybody[everybody != center]
+        return others
 
     def admits(self, center: int, peer: int) -> bool:
         """Whether ``peer`` passes the filter of ``center``."""
@@ -151,19 +156,18 @@ def _propose(
     t: int,
 ) -> _Asked:
     policy, mine = rules.policy, made.partners[center]
-    peers = rules.field.peers(center)
-    peers = peers[active[peers]]
+    peers = rules.field.peers(center, active)
     rng = derive_rng(rules.seeds[center], rules.field.ids[center], t, "ranking")
     epsilon = ranking.epsilon_at(policy, t) if rules.believes else 1.0
     chance = ranking.Chance.draw(peers.size, epsilon, rng)
     bounds, level = _bounds(rules, beliefs[center], peers, t)
     made.choices += 1
-    made.changed += ranking.changes_order(bounds, level, chance, policy)
+    first: int | None = max(_FIRST, policy.kappa)
+    places = ranking.order(bounds, chance, policy.tau_acc, first)
+    made.changed += ranking.changes_order(places, level, chance, policy)
     refused: list[int] = []
-    first: int | None = _FIRST
     done = 0
     while len(mine) < policy.kappa:
-        places = ranking.order(bounds, chance, policy.tau_acc, first)
         for peer in peers[places[done:]].tolist():
             if len(mine) >= policy.kappa:
                 break
@@ -177,7 +181,8 @@ def _propose(
         if first is None or places.size < first:
             break
         done, first = places.size, None
-    admissible = int((bounds >= policy.tau_acc).sum())
+        places = ranking.order(bounds, chance, policy.tau_acc)
+    admissible = int(np.count_nonzero(bounds >= policy.tau_acc))
     return _Asked(tuple(refused), chance.exploratory, peers.size, admissible)
 
 

@@ -19,11 +19,11 @@ EVERYBODY = 12
 
 
 def exact(players: tuple[str, ...]) -> CreditPlan:
-    return plan(players, EVERYBODY, 1, random.Random(0))
+    return plan(players, EVERYBODY, 1, lambda: random.Random(0))
 
 
 def sampled(players: tuple[str, ...], count: int, seed: int = 0) -> CreditPlan:
-    return plan(players, 0, count, random.Random(seed))
+    return plan(players, 0, count, lambda: random.Random(seed))
 
 
 def brute_force(players: tuple[str, ...], u: dict[frozenset[str], float]) -> dict[str, float]:
@@ -147,8 +147,10 @@ def test_exact_values_know_no_truncation() -> None:
 def test_a_plan_holds_what_credit_needs_and_nothing_twice(
     players: list[str], exact_max: int, count: int
 ) -> None:
-    made = plan(players, exact_max, count, random.Random(1))
-    assert made == plan(players[::-1], exact_max, count, random.Random(1)), "any order of players"
+    made = plan(players, exact_max, count, lambda: random.Random(1))
+    assert made == plan(players[::-1], exact_max, count, lambda: random.Random(1)), (
+        "any order of players"
+    )
     assert made.players == tuple(sorted(players))
     assert len(set(made.coalitions)) == len(made.coalitions)
     assert made.coalitions[0] == frozenset()
@@ -165,16 +167,16 @@ def test_a_plan_holds_what_credit_needs_and_nothing_twice(
 
 def test_nobody_came() -> None:
     for exact_max in (0, 5):
-        made = plan([], exact_max, 8, random.Random(0))
+        made = plan([], exact_max, 8, lambda: random.Random(0))
         assert made.coalitions == (frozenset(),)
         assert shapley(made, {frozenset(): 0.7}) == {}
 
 
 def test_what_makes_no_plan_is_refused() -> None:
     with pytest.raises(ValueError, match="found a, a, allowed: each once"):
-        plan(["a", "a"], 5, 8, random.Random(0))
+        plan(["a", "a"], 5, 8, lambda: random.Random(0))
     with pytest.raises(ValueError, match="found 0, allowed: at least 1"):
-        plan(["a"], 5, 0, random.Random(0))
+        plan(["a"], 5, 0, lambda: random.Random(0))
 
 
 @pytest.mark.parametrize("bad", [None, math.nan, math.inf])

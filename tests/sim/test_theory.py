@@ -172,7 +172,7 @@ def affine(phi: float) -> float:
 def games(draw: st.DrawFn) -> tuple[credit.CreditPlan, dict[credit.Coalition, float]]:
     """Any utility over the coalitions of one to four partners."""
     players = tuple("abcd"[: draw(st.integers(1, 4))])
-    plan = credit.plan(players, 5, 8, random.Random(0))
+    plan = credit.plan(players, 5, 8, lambda: random.Random(0))
     values = st.floats(0, 1, width=32)
     return plan, {coalition: draw(values) for coalition in plan.coalitions}
 
@@ -204,7 +204,7 @@ def test_lemma_1_within_the_clip_the_daemons_credit_is_the_lemmas(one: float, ot
 
 def test_lemma_1_needs_unclipped_credit() -> None:
     """One peer that harms a lot and two that help a little: the clip hides that rest is better."""
-    plan = credit.plan(("a", "b", "c"), 5, 8, random.Random(0))
+    plan = credit.plan(("a", "b", "c"), 5, 8, lambda: random.Random(0))
     worth = {"a": -0.4, "b": 0.09, "c": 0.09}
     utilities = {
         frozenset(s): 0.7 + sum(worth[name] for name in s)
