@@ -73,8 +73,12 @@ def unpack(payload: bytes | memoryview, layout: TrunkLayout, dtype: WireDtype) -
 
 
 def norm(vector: Vector) -> float:
-    """Euclidean norm, in double precision so that a huge trunk gives a number, not an overflow."""
-    return float(np.linalg.norm(vector.astype(np.float64)))
+    """Euclidean norm, in double precision so that a huge trunk gives a number, not an overflow.
+
+    By numpy's own sum: that of BLAS depends in its last bit on the number of threads, and a replay
+    may have another.
+    """
+    return float(np.sqrt(np.square(vector, dtype=np.float64).sum()))
 
 
 def norm_is_plausible(found: float, own_norm: float, max_ratio: float) -> bool:

@@ -66,6 +66,11 @@ def _explain(error: sqlite3.Error, patience_s: float) -> str:
         return damaged(str(error))
     if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):
         return f"cannot be opened or written ({error}); check owner and permissions"
+    if name.startswith("SQLITE_IOERR"):
+        return (
+            f"cannot be read or written ({error}, {name}): a failing disk, or one that has become "
+            "read-only; see to it, then start the center again"
+        )
     if name.startswith("SQLITE_BUSY"):
         return f"another process has held the file for more than {patience_s:g} s"
     return f"{error} ({name})" if name else str(error)

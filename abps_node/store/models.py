@@ -145,6 +145,15 @@ def prune(state_dir: Path, keep: Set[str]) -> list[str]:
     return deleted
 
 
+def rounds_of_files(state_dir: Path) -> list[int]:
+    """The rounds of which there is a model file, committed or not, in ascending order."""
+    try:
+        names = [path.name for path in (state_dir / MODELS_DIR).iterdir()]
+    except FileNotFoundError:
+        return []
+    return sorted({number for name in names if (number := round_of(name)) is not None})
+
+
 def round_of(name: str) -> int | None:
     """The round in a model file's name; None for a name that is none."""
     match = _FILE.match(name)

@@ -38,5 +38,6 @@ def require_same(path: Path, stored: str, now: Fingerprint) -> None:
     if changes is not None:
         raise StoreError(
             f"{path}: the patient table is not the one that this state was trained on: {changes}; "
-            "put the former table back, or set another state_dir, which begins anew"
+            "put the former table back, or set another state_dir, which begins anew, or begin "
+            "another campaign (abps campaign)"
         )

@@ -34,11 +34,12 @@ class Salvaged:
 def salvage(state_dir: Path, store: Store) -> Salvaged:
     """Recover the state and read its models.
 
-    What stands in for a damaged file is told in the log and among the events. Raises ``Damaged`` if
-    no committed model can be read.
+    What stands in for a damaged file, and rounds that the database has lost, are told in the log
+    and among the events. Raises ``Damaged`` if no committed model can be read.
     """
     recovered = store.recover()
     last = recovered.last_round
+    _tell_lost_rounds(state_dir, store, last)
     if recovered.model is None:
         return Salvaged(recovered, None)
     number, ref, tensors = _newest_whole(state_dir, store)
@@ -49,14 +50,14 @@ def salvage(state_dir: Path, store: Store) -> Salvaged:
             f"(validation {value:.4f}), which is whole; what was learned since is lost, credits "
             "and beliefs stay"
         )
-        _tell(store, last, text)
+        _tell(store, last, text, "model-lost", "error")
     best = recovered.best_model
     if best is not None and best != ref and _read(state_dir, best) is None:
         text = (
             f"the model of the best round, {recovered.best_round}, is damaged or gone: round "
             f"{number} counts as the best"
         )
-        _tell(store, last, text)
+        _tell(store, last, text, "model-lost", "error")
         store.replace_best(number)
         recovered = store.recover()
     return Salvaged(replace(recovered, model=ref), tensors)
@@ -74,6 +75,24 @@ def _newest_whole(state_dir: Path, store: Store) -> tuple[int, ModelRef, dict[st
     raise AssertionError(f"{newest.name} was damaged a moment ago")
 
 
+def _tell_lost_rounds(state_dir: Path, store: Store, last: int) -> None:
+    """A damaged write-ahead log ends early without a word of SQLite; the models are witnesses."""
+    newer = [number for number in models.rounds_of_files(state_dir) if number > last]
+    if newer == [last + 1]:
+        text = (
+            f"round {last + 1} is done again: its model is there, but not the round; the center "
+            "died while it committed it, or the end of the database was damaged"
+        )
+        _tell(store, last, text, "round-redone", "warning")
+    elif newer:
+        text = (
+            f"the database ends with round {last}, but models are there up to round {newer[-1]}: "
+            "the rounds since then are lost; state.sqlite or its write-ahead log was damaged, or "
+            "came from an older backup"
+        )
+        _tell(store, last, text, "rounds-lost", "error")
+
+
 def _read(state_dir: Path, ref: ModelRef) -> dict[str, torch.Tensor] | None:
     try:
         return models.read_model(state_dir, ref)
@@ -81,6 +100,6 @@ def _read(state_dir: Path, ref: ModelRef) -> dict[str, torch.Tensor] | None:
         return None
 
 
-def _tell(store: Store, round_number: int, text: str) -> None:
-    store.note(Note("model-lost", "error", None, text), round_number)
-    _log.error("%s", text, extra={"event": "model-lost"})
+def _tell(store: Store, round_number: int, text: str, kind: str, level: str) -> None:
+    store.note(Note(kind, level, None, text), round_number)
+    _log.log(logging.getLevelName(level.upper()), "%s", text, extra={"event": kind})

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -68,6 +70,43 @@ def test_a_state_directory_that_is_read_only(tmp_path: Path) -> None:
     assert ended["code"] == ExitCode.STORE
     assert "cannot be written: Read-only file system" in ended["said"]
     assert found["kept"] >= 2
+
+
+def test_a_disk_that_becomes_read_only_in_the_middle(tmp_path: Path) -> None:
+    center, since = lonely(tmp_path, 200), tmp_path / "read-only"
+    compiler, shim = shutil.which("cc"), tmp_path / "shim.so"
+    if compiler is None or sys.platform != "linux":
+        pytest.skip("no C compiler, or no Linux: open files cannot be made read-only")
+    source = ROOT / "tests/support/read_only_later.c"
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", str(shim), str(source)], check=True)
+    below = {"READ_ONLY_SINCE": str(since), "READ_ONLY_BELOW": str(center.state_dir)}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "abps_node", "run", str(center.path)],
+        cwd=ROOT,
+        env={**os.environ, **below, "LD_PRELOAD": str(shim)},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        wait_until(lambda: last_round(center) >= 3, "round 3")
+        since.touch()
+        said = process.communicate(timeout=240)[1]
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == ExitCode.STORE, said
+    assert "read-only" in said.splitlines()[-1].lower() and "Traceback" not in said
+    # What was committed is whole; the next start goes on behind it.
+    kept = records(center)
+    assert len(kept) >= 3
+    check_state(center)
+    assert verify(center.state_dir).broken is None
+    again = CenterProcess(center)
+    try:
+        again.wait_for_round(len(kept) + 1)
+    finally:
+        again.close()
+    assert records(center)[: len(kept)] == kept
 
 
 def stopped_after(processes: CenterProcesses, center: CenterConfig, round_number: int) -> None:

@@ -83,6 +83,20 @@ def test_a_damaged_best_is_replaced(tmp_path: Path, store: Store) -> None:
     assert len(told(tmp_path)) == 1
 
 
+@pytest.mark.parametrize(
+    ("newest", "kind", "words"),
+    [(5, "round-redone", "round 5 is done again"), (7, "rounds-lost", "up to round 7")],
+)
+def test_rounds_that_the_database_has_lost_are_told(
+    tmp_path: Path, store: Store, newest: int, kind: str, words: str
+) -> None:
+    """Of a write-ahead log that was damaged SQLite takes the whole beginning and says nothing."""
+    write_model(tmp_path, newest, {"w": torch.zeros(3)})
+    assert gone_on_from(tmp_path, store) == (4.0, 2, 0.80)
+    (event,) = (e for e in Reader(tmp_path).events() if e.kind in ("round-redone", "rounds-lost"))
+    assert event.kind == kind and words in event.text
+
+
 def test_nothing_whole_is_an_error(tmp_path: Path, store: Store) -> None:
     for number in (2, 3, 4):
         damage(tmp_path, number)

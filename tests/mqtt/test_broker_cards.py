@@ -63,6 +63,24 @@ async def test_card_of_a_new_start_replaces_the_old_address(
     await eventually(lambda: north.knows("south", "tcp://127.0.0.1:1003"))
 
 
+async def test_card_under_a_new_key_counts_as_long_as_both_do(
+    broker: MosquittoBroker, guests: Guests
+) -> None:
+    """The access rules ask who writes, not which key stands in the card."""
+    north = await guests.center(broker, "north", 1001)
+    south = await guests.center(broker, "south", 1002)
+    ear = await guests.dashboard(broker)
+    await eventually(lambda: north.knows("south", "tcp://127.0.0.1:1002"))
+    former, new = "b" * 40, "d" * 40
+    north.discovery.admit({"north": ("a" * 40,), "south": (former, new)}, "a" * 40)
+    south.discovery.admit({"north": ("a" * 40,), "south": (new, former)}, new)
+    await south.discovery.announce("tcp://127.0.0.1:1003", 1)
+    await eventually(lambda: north.knows("south", "tcp://127.0.0.1:1003"))
+    await eventually(lambda: (ear.last(SOUTH) or {}).get("public_key") == new)
+    assert [s.problem for s in north.discovery.readable() if s.center == "south"] == [""]
+    assert south.said == ["broker-met"], "neither denied nor connected anew"
+
+
 async def test_clean_stop_clears_the_card_for_good(broker: MosquittoBroker, guests: Guests) -> None:
     north = await guests.center(broker, "north", 1001)
     ear = await guests.dashboard(broker)

@@ -8,6 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from threadpoolctl import threadpool_limits
 
 from protocol import trunk
 from protocol.errors import TrunkError
@@ -138,3 +139,15 @@ def test_digest_is_of_the_bytes() -> None:
     payload = trunk.pack(np.ones(3, dtype=np.float32), "bfloat16")
     assert trunk.digest(payload) == trunk.digest(memoryview(payload))
     assert trunk.digest(payload) != trunk.digest(payload[::-1])
+
+
+def test_a_norm_is_the_same_with_any_number_of_threads() -> None:
+    """A replay feeds the same trunks to another process, and compares to the last bit."""
+    for seed in range(5):
+        vector = np.random.default_rng(seed).normal(size=30_000).astype(np.float32)
+        found = set()
+        for threads in (1, 2, 4):
+            with threadpool_limits(threads):
+                found.add(trunk.norm(vector))
+        assert len(found) == 1
+        assert found.pop() == pytest.approx(float(np.linalg.norm(vector.astype(np.float64))))
