@@ -10,7 +10,6 @@ import json
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -35,6 +34,7 @@ class Worker:
         self._learner = learner
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="learning")
         self._cancelled = False
+        self._texts: dict[bool, str] = {}
 
     @property
     def _state_dir(self) -> Path:
@@ -64,9 +64,16 @@ class Worker:
             effect.round, result.utilities, result.validation, model, seconds, result.parts
         )
 
-    @cached_property
+    @property
     def _fitted(self) -> str:
         """What belongs to a model beside its weights, as JSON: its preprocessing, its heads."""
+        learner = self._learner
+        used = isinstance(learner, ObjectiveLearner) and learner.sees_private
+        if used not in self._texts:
+            self._texts[used] = json.dumps(self._preparation(used))
+        return self._texts[used]
+
+    def _preparation(self, private_used: bool) -> dict[str, Any]:
         fitted = self._data.encoder.to_dict()
         aims, own = self._config.aims, self._data.objectives
         if aims is not None and own is not None:
@@ -75,7 +82,8 @@ class Worker:
                 for objective in aims.objectives
             ]
             fitted["private"] = own.encoder.to_dict()
-        return json.dumps(fitted)
+            fitted["private_used"] = private_used
+        return fitted
 
     async def federated_report(self, model: ModelRef) -> dict[str, Any]:
         """Test metrics of a committed model."""
@@ -100,7 +108,12 @@ class Worker:
         if tuning is None:
             return None
         model = models.write_tuned(self._state_dir, learner.state_tensors(), self._fitted)
-        return {**learner.test_report(), **tuning.document(), "model": model.name}
+        return {
+            **learner.test_report(),
+            **tuning.document(),
+            "model": model.name,
+            "sha256": model.sha256,
+        }
 
     async def alone_report(self, identity: Identity) -> dict[str, Any] | None:
         """Test metrics of the same rounds without partners; None if the center is stopping."""

@@ -13,6 +13,7 @@ from abps_node.exits import ExitCode
 if TYPE_CHECKING:
     from abps_node.predict import Scores
     from abps_node.trained import TrainedModel
+    from abps_node.trained_heads import TrainedHeads
 
 _ROWS_SHOWN = 20
 
@@ -22,6 +23,14 @@ class Model(StrEnum):
 
     BEST = "best"
     LAST = "last"
+
+
+class Scoring(StrEnum):
+    """Which model scores."""
+
+    BEST = "best"
+    LAST = "last"
+    STAGE2 = "stage2"
 
 
 ModelOption = Annotated[
@@ -51,23 +60,30 @@ def predict(
         list[str] | None,
         typer.Option("--id", metavar="COLUMN", help="hand this column through; may be repeated"),
     ] = None,
-    model: ModelOption = Model.BEST,
+    model: Annotated[
+        Scoring,
+        typer.Option(
+            "--model",
+            help="best: on the own validation patients; last: of the last committed round; stage2: "
+            "after private fine-tuning",
+        ),
+    ] = Scoring.BEST,
     force: Annotated[bool, typer.Option("--force", help="replace FILE if it exists")] = False,
 ) -> None:
     """Score new patients with the center's model, prepared exactly as for its training.
 
     The table needs the features of the contract, no label; other columns are named and not used.
     The scores have one row for each row of the table, in its order. A row that cannot be used is
-    named by its number, stays without a probability, and makes the exit code 11. No cell of a
+    named by its number, stays without an answer, and makes the exit code 11. No cell of a
     patient is shown or logged. For research, not for the care of patients.
     """
     from abps_node.cli.state_path import state_dir_of
     from abps_node.predict import require_writable, score, write_scores
-    from abps_node.trained import load_model
+    from abps_node.trained_heads import load_any
 
     state_dir = state_dir_of(center)
     require_writable(table, out, force)
-    trained = load_model(state_dir, model.value)
+    trained = load_any(state_dir, model.value)
     scores = score(trained, table, ids or ())
     write_scores(scores, out, force)
     for name, text in _summary(trained, scores):
@@ -83,7 +99,7 @@ def predict(
     raise typer.Exit(ExitCode.DATA if unusable else ExitCode.OK)
 
 
-def _summary(trained: TrainedModel, scores: Scores) -> list[tuple[str, str]]:
+def _summary(trained: TrainedModel | TrainedHeads, scores: Scores) -> list[tuple[str, str]]:
     from abps_node.cli.human import count, metric_name
 
     record, contract = trained.record, trained.contract
@@ -94,7 +110,7 @@ def _summary(trained: TrainedModel, scores: Scores) -> list[tuple[str, str]]:
             f"{trained.which}, of {trained.center} after round {record.round}, contract "
             f"{contract.digest()[:12]}, {checked} on {record.validation.rows} validation rows",
         ),
-        ("outcome", f"{contract.data.label} = 1"),
+        *(("outcome", outcome) for outcome in trained.outcomes),
     ]
     if scores.ignored:
         lines.append(("not used", ", ".join(scores.ignored)))

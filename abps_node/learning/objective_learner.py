@@ -34,7 +34,7 @@ from protocol.trunk import Vector
 
 _LEAST_MEDIAN: Final = 1e-3
 """Days: where most stay not even one."""
-_STATISTICS: Final = "statistics."
+STATISTICS: Final = "statistics."
 """Names of batch norm's running statistics among the tensors of the state."""
 
 
@@ -114,6 +114,11 @@ class ObjectiveLearner(Learner):
         return TrainResult(self._own_trunk(), float(np.mean(result.losses)), told)
 
     @property
+    def sees_private(self) -> bool:
+        """Whether heads see the private features at present, or zeros in their place."""
+        return self._with_private
+
+    @property
     def fine_tunes(self) -> bool:
         """Whether there is a stage 2."""
         return self._aims.stage2 is not None
@@ -180,13 +185,13 @@ class ObjectiveLearner(Learner):
         """As in the plain learner, and batch norm's statistics under the present trunk, for whoever
         applies the model; they stay with the center."""
         statistics = self._statistics(self._state.weights)
-        named = {f"{_STATISTICS}{n}": part.clone() for n, part in enumerate(statistics)}
+        named = {f"{STATISTICS}{n}": part.clone() for n, part in enumerate(statistics)}
         return {**super().state_tensors(), **named}
 
     def load_state_tensors(self, tensors: Mapping[str, torch.Tensor]) -> None:
         """Inverse of ``state_tensors``; statistics are those of the training rows, found anew."""
-        there = {name for name in tensors if name.startswith(_STATISTICS)}
-        expected = {f"{_STATISTICS}{n}" for n in range(4 if self._net.shared.normalizes else 0)}
+        there = {name for name in tensors if name.startswith(STATISTICS)}
+        expected = {f"{STATISTICS}{n}" for n in range(4 if self._net.shared.normalizes else 0)}
         if there != expected:
             raise StoreError(
                 f"model state: found {sorted(there)}, allowed: {sorted(expected)} for this model"

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from abps_node.atomic import require_free, write_whole
 from abps_node.errors import NodeError
-from abps_node.predict.score import PROBABILITY, PROBLEM, ROW, Scores
+from abps_node.predict.score import PROBLEM, ROW, Scores
 
 _SUFFIXES: Final = (".csv", ".parquet")
 
@@ -40,12 +40,12 @@ def write_scores(scores: Scores, out: Path, force: bool) -> None:
 
 
 def _table(scores: Scores) -> pa.Table:
-    absent = np.isnan(scores.probabilities)
+    answers = zip(scores.outputs, scores.answers.T, strict=True)
     return pa.table(
         {
             ROW: pa.array(scores.row_numbers),
             **scores.ids,
-            PROBABILITY: pa.array(scores.probabilities, mask=absent),
+            **{name: pa.array(column, mask=np.isnan(column)) for name, column in answers},
             PROBLEM: pa.array([problem or None for problem in scores.problems], pa.string()),
         }
     )

@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
+import pyarrow.csv as pacsv
 import pytest
+from sklearn.metrics import roc_auc_score
 
 from abps_node.config import load_center_config
+from abps_node.data import load_with_patients, split_rows
 from abps_node.store.models import read_preprocessing
 from abps_node.store.reader import Reader
 from tests.support.command_line import abps
@@ -62,14 +66,39 @@ def test_rounds_tell_how_the_objectives_stood(center: Path) -> None:
     assert "death" in shown and "birthday" in shown and "conflict in" in shown
 
 
-def test_commands_for_one_output_refuse_several_by_name(center: Path, tmp_path: Path) -> None:
-    table = center.parent / "patients.csv"
-    scored = abps("predict", center, "--input", table, "--out", tmp_path / "scores.csv")
+def test_an_export_of_one_output_refuses_several_by_name(center: Path, tmp_path: Path) -> None:
     exported = abps("export", center, "--out", tmp_path / "bundle")
-    for outcome in (scored, exported):
-        assert outcome.code != 0
-        assert "found a model with a head for each of death, birthday" in outcome.err
+    assert exported.code != 0
+    assert "found a model with a head for each of death, birthday" in exported.err
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("model", "report"), [("last", "federated"), ("stage2", "stage2")])
+def test_every_head_scores_new_patients_as_it_was_measured(
+    center: Path, tmp_path: Path, model: str, report: str
+) -> None:
+    table, out = center.parent / "patients.csv", tmp_path / "scores.csv"
+    done = abps("predict", center, "--input", table, "--out", out, "--model", model)
+    assert done.code == 0, done.err
+    assert "death: died = 1" in done.out and "birthday: row_days in days" in done.out
+    scores = pacsv.read_csv(out)
+    assert scores.column_names == ["row", "probability_death", "days_birthday", "problem"]
+    config = load_center_config(center)
+    data, patients = load_with_patients(
+        config.federation.contract, config.id, config.data, config.aims
+    )
+    assert data.objectives is not None
+    test = split_rows(
+        config.federation.contract.data, config.id, patients.labels, patients.groups
+    ).test
+    death, days = (np.array(scores[name])[test] for name in scores.column_names[1:3])
+    measured = Reader(config.state_dir).report(report)
+    assert measured is not None
+    y = data.objectives.test.y
+    expected = measured["objectives"]
+    assert roc_auc_score(y[:, 0], death) == pytest.approx(expected["death"]["auroc"], abs=1e-9)
+    error = np.abs(y[:, 1] - days).mean()
+    assert error == pytest.approx(expected["birthday"]["mae"], rel=1e-6)
 
 
 def test_the_models_file_holds_what_its_heads_are(center: Path) -> None:

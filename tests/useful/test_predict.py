@@ -197,6 +197,12 @@ def test_a_center_without_a_round_has_no_model(trained: Path, tmp_path: Path) ->
     assert outcome.code == 14 and "found no committed round yet" in outcome.err
 
 
+def test_stage_2_is_named_where_there_is_none(trained: Path, tmp_path: Path) -> None:
+    arguments = ("--input", new_patients(tmp_path), "--out", tmp_path / "scores.csv")
+    done = abps("predict", trained, *arguments, "--model", "stage2")
+    assert done.code == 14 and "found no model of stage 2" in done.err
+
+
 CELLS = st.sampled_from(
     ["", "NA", "0", "1", "7.5", "1,5", "F", "icu", "secret-47", '"', "x\ny", "1e40"]
 )
@@ -216,7 +222,7 @@ def test_whatever_the_cells_no_row_is_lost_or_quoted(
     scores = score(model, path)
     assert scores.row_numbers.tolist() == list(range(2, len(cells) + 2))
     assert [not problem for problem in scores.problems] == (
-        ~np.isnan(scores.probabilities)
+        ~np.isnan(scores.answers[:, 0])
     ).tolist()
     assert "secret-47" not in str(scores.problems)
     for row, problem in zip(cells, scores.problems, strict=True):
