@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from abps_node.store import Store
 from abps_node.store.models import MODELS_DIR, prune, write_model
 from abps_node.store.reader import Reader
 from abps_node.store.salvage import salvage
+from abps_node.store.schema import STATE_FILE
 from tests.support.records import Chronicle, make_contract
 
 CONTRACT = make_contract()
@@ -95,6 +98,23 @@ def test_rounds_that_the_database_has_lost_are_told(
     assert gone_on_from(tmp_path, store) == (4.0, 2, 0.80)
     (event,) = (e for e in Reader(tmp_path).events() if e.kind in ("round-redone", "rounds-lost"))
     assert event.kind == kind and words in event.text
+
+
+def test_a_damaged_write_ahead_log_costs_rounds_but_not_in_silence(
+    tmp_path: Path, store: Store
+) -> None:
+    crashed = tmp_path.with_name(f"{tmp_path.name}-crashed")
+    shutil.copytree(tmp_path, crashed)
+    log = crashed / f"{STATE_FILE}-wal"
+    content = bytearray(log.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    log.write_bytes(content)
+    with Store.open(crashed, "here", CONTRACT) as opened:
+        opened.begin_incarnation()
+        assert opened.recover().last_round < len(VALUES)
+        with suppress(Damaged):  # where the models of the rounds that are left are gone already
+            salvage(crashed, opened)
+    assert [e for e in Reader(crashed).events() if e.kind in ("round-redone", "rounds-lost")]
 
 
 def test_nothing_whole_is_an_error(tmp_path: Path, store: Store) -> None:

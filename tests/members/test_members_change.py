@@ -104,6 +104,8 @@ def test_a_new_center_joins_a_running_federation(
     wait_until(lambda: new.last_round() and rounds_with(new, "amber"), "and the old of the new")
     records = [view.record for view in new.reader.rounds()]
     assert records[0].round == 1
+    # From the prior, here as there: at most the credit of its own first round.
+    assert all(belief.n <= 1 for belief in records[0].beliefs.values())
     merges = [record for record in records if record.partners][:2]
     told = [sum(p.weight or 0.0 for p in record.partners) for record in merges]
     # The first merge takes nothing of the newcomer's own trunk, every later one does.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -18,8 +19,10 @@ from abps_node.members_edit import add_member, ask_to_leave, revoke_keys
 from abps_node.members_file import append_change, current_membership, read_changes
 from abps_node.membership import Change
 from protocol import events as ev
-from protocol.effects import Note
-from tests.support.residents import eventually
+from protocol.agenda import CALM_TICK_S
+from protocol.effects import Effect, Note
+from protocol.node import Node
+from tests.support.residents import Residents, eventually
 from tests.support.wards import ward_federation
 
 
@@ -115,3 +118,30 @@ async def test_each_change_is_heeded_once_and_damage_changes_nothing(
     # What was asked of an earlier start is no reason for the next one to leave.
     assert [c.action for c in read_changes(config.members)][-1] == "leave"
     assert set(Members(config).now.keys) == {"amber", "birch", "west"}
+
+
+async def test_a_running_daemon_looks_at_every_tick_so_within_a_second(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However busy or idle it is: the slowest tick and the least time between looks add up."""
+    assert CALM_TICK_S + members_module.LOOK_S < 1.0
+    counted: Counter[str] = Counter()
+    glance, handle = Members.glance, Node.handle
+
+    def counted_glance(self: Members) -> None:
+        counted["glances"] += 1
+        glance(self)
+
+    def counted_handle(self: Node, event: ev.Event, now: float) -> list[Effect]:
+        counted["ticks"] += isinstance(event, ev.Tick)
+        return handle(self, event, now)
+
+    monkeypatch.setattr(Members, "glance", counted_glance)
+    monkeypatch.setattr(Node, "handle", counted_handle)
+    residents = Residents()
+    residents.start(ward_federation(tmp_path, ["amber", "birch"]).centers[0])
+    try:
+        await eventually(lambda: counted["ticks"] >= 5)
+        assert counted["glances"] >= counted["ticks"] - 1
+    finally:
+        await residents.close()
