@@ -98,10 +98,21 @@ def setup(
     for handler in (console, file):
         handler.set_name(f"{_HANDLER_PREFIX}{type(handler).__name__}")
         root.addHandler(handler)
-    root.setLevel(logging.WARNING)
-    for name in _OWN_LOGGERS:
-        logging.getLogger(name).setLevel(level.upper())
+    set_levels(level)
     logging.captureWarnings(True)
+
+
+def set_levels(level: str) -> None:
+    """From which level on the program's own loggers speak; all others from ``warning`` on.
+
+    What is so already is left alone: each setting empties a cache in every logger there is, and a
+    forked center would copy the pages of all of them.
+    """
+    own = dict.fromkeys(_OWN_LOGGERS, level.upper())
+    for name, wanted in {"": "WARNING", **own}.items():
+        logger = logging.getLogger(name)
+        if logging.getLevelName(logger.level) != wanted:
+            logger.setLevel(wanted)
 
 
 def _remove_own_handlers(root: logging.Logger) -> None:

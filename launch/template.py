@@ -41,6 +41,8 @@ _MALLOC: Final = {
 _HOLES: Final = (*(2**power for power in range(17, 9, -1)), *range(1008, 23, -16))
 """Sizes of free blocks (bytes), largest first, up to where every size has a list of its own."""
 _ROWS: Final = 200
+_USUAL_LOG_LEVEL: Final = "info"
+"""Of a center that names none: what it finds set it need not set."""
 _THREADS: Final = Path("/proc/self/task")
 
 
@@ -68,6 +70,7 @@ def warm_up(contract: Contract) -> None:
     from abps_node.cli import run  # noqa: F401
     from abps_node.discovery import directory  # noqa: F401
 
+    logs.set_levels(_USUAL_LOG_LEVEL)
     threads = _count_threads()
     if threads != 1:
         raise TemplateError(

@@ -10,10 +10,14 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from sklearn.metrics import average_precision_score, brier_score_loss, roc_auc_score
 
-from abps_node.learning.metrics import bootstrap_auroc, calibration_slope
-from abps_node.learning.utility import FloatArray, probability
+from abps_node.learning.metrics import (
+    average_precision,
+    bootstrap_auroc,
+    brier,
+    calibration_slope,
+)
+from abps_node.learning.utility import FloatArray, auroc, probability
 from protocol.contract import Card
 
 RESAMPLES: Final = 500
@@ -57,16 +61,14 @@ def measure(log_odds: FloatArray, y: FloatArray, seed: int) -> list[Measure]:
     AUROC and its interval are those of the center's own test report.
     """
     low, high = bootstrap_auroc(log_odds, y, seed)
-    auroc = Measure("AUROC", float(roc_auc_score(y, log_odds)), low, high)
     others: dict[str, Callable[[FloatArray, FloatArray], float | None]] = {
-        "AUPRC": lambda scores, labels: float(average_precision_score(labels, scores)),
-        "Brier score": lambda scores, labels: float(
-            brier_score_loss(labels, probability(scores), pos_label=1)
-        ),
+        "AUPRC": average_precision,
+        "Brier score": brier,
         "calibration slope": calibration_slope,
     }
     samples = list(_resamples(log_odds, y, seed))
-    return [auroc, *(_bootstrapped(name, of, log_odds, y, samples) for name, of in others.items())]
+    first = Measure("AUROC", auroc(log_odds, y), low, high)
+    return [first, *(_bootstrapped(name, of, log_odds, y, samples) for name, of in others.items())]
 
 
 def _resamples(

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from abps_node.data import CenterData, Split
+from abps_node.learning import metrics
 from abps_node.learning.aggregate import weighted_mean, with_momentum
 from abps_node.learning.local_step import local_step
 from abps_node.learning.model import Mlp
@@ -131,9 +132,6 @@ class Learner:
         Keys: those of ``metrics.report``, ``train_rows``, and ``selected``: «best» under a policy
         with ``patience`` (whose best state the caller has loaded before), else «last».
         """
-        # Here and not above: scikit-learn is needed once, at the end, and doubles the memory.
-        from abps_node.learning import metrics
-
         x, _ = _tensors(self._test)
         seed = derive_seed(self._seed, "bootstrap")
         labels = self._test.y.astype(np.float64)

@@ -1,7 +1,4 @@
-"""How good the model of a center with objectives is on the test split, objective by objective.
-
-Import it only when a report is due: scikit-learn is large.
-"""
+"""How good the model of a center with objectives is on the test split, objective by objective."""
 
 from __future__ import annotations
 

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
+from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import (
     average_precision_score,
     brier_score_loss,
@@ -47,8 +48,8 @@ def test_the_report_is_that_of_scikit_learn(case: tuple[np.ndarray, np.ndarray])
     found = report(logits, y, seed=1)
     assert found["rows"] == y.size
     assert found["events"] == y.sum()
-    assert found["auroc"] == roc_auc_score(y, logits)
-    assert found["auprc"] == average_precision_score(y, logits)
+    assert found["auroc"] == pytest.approx(roc_auc_score(y, logits), abs=1e-12)
+    assert found["auprc"] == pytest.approx(average_precision_score(y, logits), abs=1e-12)
     assert found["brier"] == pytest.approx(brier_score_loss(y, probability(logits)))
     assert 0 <= found["auroc_low"] <= found["auroc_high"] <= 1
 
@@ -105,6 +106,17 @@ def test_the_calibration_slope_is_the_maximum_likelihood_one() -> None:
         slope = minimize(loss, [0.0, 1.0], tol=1e-12).x[1]
         assert found == pytest.approx(slope / scale, rel=1e-4)
         assert found == pytest.approx(1 / scale, rel=0.3)
+
+
+@settings(max_examples=50)
+@given(predictions())
+def test_the_calibration_slope_is_that_of_scikit_learn(case: tuple[np.ndarray, np.ndarray]) -> None:
+    logits, y = case
+    found = calibration_slope(logits, y)
+    if found is not None:
+        model = LogisticRegression(C=np.inf, solver="newton-cholesky", tol=1e-10, max_iter=200)
+        expected = model.fit(logits.reshape(-1, 1), y).coef_[0, 0]
+        assert found == pytest.approx(expected, rel=1e-4, abs=1e-6)
 
 
 @pytest.mark.parametrize(
