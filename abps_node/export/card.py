@@ -172,6 +172,9 @@ def _inputs(facts: Facts) -> Iterator[str]:
         unit = _plain(feature.unit or "")
         rows.append([f"`{_plain(feature.name)}`", kind, unit, share])
     yield from _table(["name", "kind", "unit", "missing in training"], rows)
+    if any(each.missing is None for each in facts.inputs):
+        yield ""
+        yield "«–»: not told, since it would be about too few rows."
     if few := [each.feature.name for each in facts.inputs if each.few]:
         named = ", ".join(f"`{_plain(name)}`" for name in few)
         limit = facts.model.contract.data.card.min_patients

@@ -96,7 +96,7 @@ def _unknown_levels(data: Data, report: DataReport) -> Iterator[Finding]:
         yield warning(
             "levels",
             f"{column}: {rows} with {undeclared} {counts} as «other»: {examples}{none}",
-            "; ".join(meant) or "correct the spelling, or agree on these levels in the contract",
+            "; ".join([*meant, "correct the spelling, or agree on these levels in the contract"]),
         )
 
 
