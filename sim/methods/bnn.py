@@ -65,24 +65,30 @@ class MeanFieldHand(Hand):
     def __init__(self, objective: MeanField, generators: list[torch.Generator]) -> None:
         self._objective = objective
         self._generators = generators
-        self._noise = torch.empty(len(generators), objective.model.size)
+        shape = (len(generators), objective.model.size)
+        self._noise, self._sigma = torch.empty(shape), torch.empty(shape)
+        self._gradient = torch.empty(shape[0], 2 * shape[1])
 
     def weights(self, parameters: torch.Tensor) -> torch.Tensor:
         """See ``Hand.weights``."""
         for row, generator in zip(self._noise, self._generators, strict=True):
             torch.randn(row.shape[0], generator=generator, out=row)
         size = self._noise.shape[1]
-        sigma = functional.softplus(parameters[:, size:])
-        return torch.addcmul(parameters[:, :size], sigma, self._noise)
+        torch.ops.aten.softplus.out(parameters[:, size:], out=self._sigma)
+        return torch.addcmul(parameters[:, :size], self._sigma, self._noise)
 
     def at_parameters(self, parameters: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
         """See ``Hand.at_parameters``."""
         size, rows = self._noise.shape[1], self._objective.rows
         tight = 1.0 / (self._objective.prior**2 * rows)
-        mean, rho = parameters[:, :size], parameters[:, size:]
-        sigma = functional.softplus(rho)
-        of_sigma = gradient * self._noise + sigma * tight - 1.0 / (sigma * rows)
-        return torch.cat([gradient + mean * tight, of_sigma * torch.sigmoid(rho)], 1)
+        of_mean, of_rho = self._gradient[:, :size], self._gradient[:, size:]
+        torch.mul(parameters[:, :size], tight, out=of_mean).add_(gradient)
+        # In the memory of ε and σ, which the next step draws and computes anew.
+        of_sigma = self._noise.mul_(gradient)
+        torch.mul(self._sigma, tight, out=of_rho)
+        of_sigma.add_(of_rho).sub_(self._sigma.mul_(rows).reciprocal_())
+        torch.sigmoid(parameters[:, size:], out=of_rho).mul_(of_sigma)
+        return self._gradient
 
 
 @dataclass(frozen=True)
@@ -105,14 +111,16 @@ class BnnFL(FedAvg):
         who, size = state.who, engine.model.trunk.size
         losses = engine.train(state.stack, t, who, self.objective(engine, state))
         rows, shares = torch.from_numpy(who), self.shares(engine, state)
-        columns = torch.cat([torch.arange(size), engine.model.size + torch.arange(size)])
-        sent = state.stack.weights[rows][:, columns]
+        weights = state.stack.weights
+        halves = [weights[:, first : first + size] for first in (0, engine.model.size)]
+        sent = torch.cat([half.index_select(0, rows) for half in halves], 1)
         sent[:, size:] = functional.softplus(sent[:, size:]).square()
         sent = travelled(sent, engine)
         fresh = travelled(weighted_mean(sent, shares), engine)
         # σ of a variance, and ρ of that.
         fresh[size:] = torch.log(torch.expm1(fresh[size:].sqrt()))
-        state.stack.weights[rows[:, None], columns] = fresh
+        for half, part in zip(halves, (fresh[:size], fresh[size:]), strict=True):
+            half[rows] = part
         moved = 2 * who.size * trunk_bytes(engine, 2 * size)
         return RoundStats(t, mean_loss(losses), moved, np.zeros(losses.size, dtype=np.int64))
 

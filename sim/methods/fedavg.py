@@ -54,7 +54,7 @@ class FedAvg(Method[Star]):
         objective = self.objective(engine, state)
         losses = engine.train(state.stack, t, who, objective)
         rows = torch.from_numpy(who)
-        sent = travelled(state.stack.weights[rows, :size], engine)
+        sent = travelled(state.stack.weights[:, :size].index_select(0, rows), engine)
         fresh = self.aggregate(engine, state, sent)
         beta = engine.contract.policy.momentum
         if beta is not None and state.merges > 0:

@@ -79,8 +79,8 @@ class FedDyn(FedAvg):
     def aggregate(self, engine: Engine, state: Star, sent: torch.Tensor) -> torch.Tensor:
         """See ``FedAvg.aggregate``."""
         rows, count = torch.from_numpy(state.who), state.who.size
-        moved = sent - state.extra["anchors"][rows]
-        state.extra["linear"][rows] -= self.alpha * moved
+        moved = sent - state.extra["anchors"].index_select(0, rows)
+        state.extra["linear"].index_add_(0, rows, moved * -self.alpha)
         uniform = np.full(count, 1.0 / count)
         share = count / len(engine.centers)
         state.extra["drift"] -= self.alpha * share * weighted_mean(moved, uniform)
