@@ -13,10 +13,17 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from generator import modules, sessions, wire
+from generator import modules, results, sessions, wire
 from generator import round as one_round
 
 DOCS: Final = Path(__file__).parent
+COMPARED: Final = (
+    ("diabetes.json", "fedcare"),
+    ("diabetes.json", "abps+pareto"),
+    ("eicu.json", "fedcare"),
+    ("several.json", "abps+pareto"),
+)
+"""Results and the row of them that is set against all others."""
 
 FILES: Final[dict[str, Callable[[], str]]] = {
     "round.svg": one_round.round_picture,
@@ -34,6 +41,17 @@ BLOCKS: Final[dict[str, dict[str, Callable[[], str]]]] = {
     "architecture.md": {
         room: partial(modules.modules_table, room)
         for room in ("protocol", "abps_node", "launch", "sim")
+    },
+    "reproduction-fedcare.md": {
+        **{
+            f"results {path.name}": partial(results.fedcare_table, path.name)
+            for path in sorted(results.FEDCARE.glob("*.json"))
+        },
+        **{
+            f"compare {row} {name}": partial(results.fedcare_comparison, name, row)
+            for name, row in COMPARED
+            if (results.FEDCARE / name).exists()
+        },
     },
 }
 

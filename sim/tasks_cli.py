@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated
 
@@ -75,12 +76,38 @@ register_table(app, TASKS)
 
 
 @app.command()
+def compare(
+    paths: Paths,
+    row: Annotated[str, typer.Option(metavar="ROW", help="which is compared")] = "fedcare",
+    markdown: Annotated[bool, typer.Option("--markdown", help="for a page")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="as JSON")] = False,
+) -> None:
+    """Compare one row with all others, seed by seed: change in percent, and seeds ahead.
+
+    (?) marks what the seeds do not tell from 0 (Student's t, 95 %).
+    """
+    from dataclasses import asdict
+
+    from sim import results_files
+    from sim.multi import compare as comparing
+
+    found = comparing.compare(results_files.read(paths), row)
+    if as_json:
+        rows = [asdict(each) for each in found]
+        typer.echo(json.dumps(rows, indent=2, ensure_ascii=False))
+        return
+    tell_all = comparing.markdown if markdown else comparing.text
+    for line in tell_all(found, row):
+        typer.echo(line)
+
+
+@app.command()
 def plot(
     paths: Paths,
     out: Annotated[Path, typer.Option(metavar="DIR", help="of the pictures, PNG and SVG")],
     rows: Annotated[str | None, typer.Option(metavar="A,B", help="only these rows")] = None,
 ) -> None:
-    """Draw the conflict between the tasks over the rounds."""
+    """Draw what a varied option does, and the conflict between the tasks over the rounds."""
     from sim import results_files
     from sim.multi import plots
 

@@ -88,9 +88,9 @@ def plan(
     name = data or experiment.data
     entry_of_data(name)
     known = [row.name for row in experiment.rows]
-    for name in rows or ():
-        if name not in known:
-            raise ConfigError(f"--rows: found {name!r}, allowed: {', '.join(known)}")
+    for wanted in rows or ():
+        if wanted not in known:
+            raise ConfigError(f"--rows: found {wanted!r}, allowed: {', '.join(known)}")
     vary = experiment.vary
     points: list[tuple[str, dict[str, Any]]] = [("", {})]
     if vary is not None:

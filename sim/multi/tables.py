@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,6 +32,22 @@ PAPER: Final[Mapping[str, Mapping[str, tuple[float, ...]]]] = {
 """AUROC, AUROC and MAE in days of the three tasks, in their order in the data set (IV, V)."""
 
 
+ORDER: Final = (
+    "fedavg",
+    "fedprox",
+    "fmgda",
+    "fsmgda",
+    "pafnet",
+    "fedcare-b",
+    "fedcare",
+    "abps+pareto",
+    "abps+weighted",
+    "local-only",
+)
+"""Methods as the paper lists them, then the daemons' form and the controls; others follow."""
+_VARIED: Final = re.compile(r"(?P<row>.+)\.(?P<option>[a-z_]+)-(?P<value>[0-9.]+)")
+
+
 @dataclass(frozen=True)
 class TaskRow:
     """One row over its seeds."""
@@ -40,6 +57,8 @@ class TaskRow:
     seeds: tuple[int, ...]
     tasks: Mapping[str, Spread | None]
     """Task to AUROC or MAE, each the mean over the clients with that task."""
+    days: tuple[str, ...]
+    """The tasks that are measured in days."""
     auroc: Spread | None
     """Mean over the tasks measured by it."""
     kilobatches: float
@@ -49,15 +68,51 @@ class TaskRow:
 
 
 def table(results: Sequence[Result]) -> list[TaskRow]:
-    """One row per data set and name, in the order of the results.
+    """One row per data set and name: the paper's, ours, the controls; a varied option upwards.
 
     Raises ``NodeError`` for results of other commands.
     """
     groups: dict[tuple[str, str], list[Result]] = {}
     require_kind(results, tasks=True)
-    for each in results:
+    for each in (*results, *without_stage2(results)):
         groups.setdefault((each["config"]["data"]["name"], each["name"]), []).append(each)
-    return [_row(data, name, rows) for (data, name), rows in groups.items()]
+    found = [(_place(rows[0]), _row(data, name, rows)) for (data, name), rows in groups.items()]
+    return [row for _, row in sorted(found, key=lambda each: (each[1].data, each[0]))]
+
+
+def without_stage2(results: Sequence[Result]) -> Iterator[Result]:
+    """FedCARE-B of every cell of FedCARE whose own one is not there: what it was before stage 2."""
+    there = {(each["config"]["data"]["name"], each["name"], each["seed"]) for each in results}
+    for each in results:
+        name = each["name"].replace("fedcare", "fedcare-b", 1)
+        tasks = each.get("before_stage2")
+        if each["method"] != "fedcare" or tasks is None:
+            continue
+        if (each["config"]["data"]["name"], name, each["seed"]) not in there:
+            aurocs = [t["mean"] for t in tasks.values() if t["metric"] == "auroc"]
+            known = [value for value in aurocs if value is not None]
+            yield {
+                **each,
+                "name": name,
+                "method": "fedcare-b",
+                "tasks": tasks,
+                "mean_auroc": statistics.fmean(known) if known else None,
+                "mini_batches": {**each["mini_batches"], "stage2": 0},
+            }
+
+
+def varied(name: str) -> tuple[str, str, float] | None:
+    """Row, option and value of a row's name such as ``fedavg.clients-3``; else None."""
+    found = _VARIED.fullmatch(name)
+    return None if found is None else (found["row"], found["option"], float(found["value"]))
+
+
+def _place(result: Result) -> tuple[bool, int, str, float]:
+    """Rows that are methods by name come first."""
+    method, name = result["method"], result["name"]
+    row, _, value = varied(name) or (name, "", 0.0)
+    place = ORDER.index(method) if method in ORDER else len(ORDER)
+    return row != method or place == len(ORDER), place, row, value
 
 
 def _row(data: str, name: str, results: list[Result]) -> TaskRow:
@@ -71,11 +126,17 @@ def _row(data: str, name: str, results: list[Result]) -> TaskRow:
             task: _spread([each["tasks"].get(task, {}).get("mean") for each in results])
             for task in tasks
         },
+        tuple(t for t in tasks if any(_metric(each, t) == "mae" for each in results)),
         _spread([each["mean_auroc"] for each in results]),
         statistics.fmean(batches) / 1000,
         statistics.fmean(each["bytes"] for each in results) / 1e6,
         PAPER.get(data, {}).get(name),
     )
+
+
+def _metric(result: Result, task: str) -> str | None:
+    found: str | None = result["tasks"].get(task, {}).get("metric")
+    return found
 
 
 def _spread(values: Sequence[Any]) -> Spread | None:
@@ -104,25 +165,34 @@ def _lines(rows: Sequence[TaskRow]) -> list[tuple[str, ...]]:
 def text(rows: Sequence[TaskRow]) -> Iterator[str]:
     """Aligned columns, one block per data set."""
     for data in dict.fromkeys(row.data for row in rows):
-        lines = _lines([row for row in rows if row.data == data])
-        widths = [max(len(cell) for cell in column) for column in zip(*lines, strict=True)]
         yield data
-        for first, *rest in lines:
-            padded = (cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True))
-            yield "  ".join([first.ljust(widths[0]), *padded]).rstrip()
+        yield from aligned(_lines([row for row in rows if row.data == data]))
 
 
 def markdown(rows: Sequence[TaskRow]) -> Iterator[str]:
     """A table for a page, one per data set."""
     for data in dict.fromkeys(row.data for row in rows):
-        head, *lines = _lines([row for row in rows if row.data == data])
         yield f"**{data}**"
         yield ""
-        yield "| " + " | ".join(head) + " |"
-        yield "| --- |" + " ---: |" * (len(head) - 1)
-        for first, *rest in lines:
-            yield "| " + " | ".join([f"`{first}`", *rest]) + " |"
+        yield from piped(_lines([row for row in rows if row.data == data]))
         yield ""
+
+
+def aligned(lines: Sequence[tuple[str, ...]]) -> Iterator[str]:
+    """Columns for a terminal, names to the left."""
+    widths = [max(len(cell) for cell in column) for column in zip(*lines, strict=True)]
+    for first, *rest in lines:
+        padded = (cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True))
+        yield "  ".join([first.ljust(widths[0]), *padded]).rstrip()
+
+
+def piped(lines: Sequence[tuple[str, ...]]) -> Iterator[str]:
+    """The same for a page; the first line is the head."""
+    head, *rows = lines
+    yield "| " + " | ".join(head) + " |"
+    yield "| --- |" + " ---: |" * (len(head) - 1)
+    for first, *rest in rows:
+        yield "| " + " | ".join([f"`{first}`", *rest]) + " |"
 
 
 def told_of(result: Result) -> Iterator[str]:

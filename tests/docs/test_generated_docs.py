@@ -17,7 +17,7 @@ from protocol.session import TRANSITIONS, Input, State
 
 DOCS = Path(__file__).parents[2] / "docs"
 Load = Callable[[str], ModuleType]
-NAMES = ["protocol.md", "round.svg", "session.svg", "settlement.svg"]
+NAMES = ["protocol.md", "reproduction-fedcare.md", "round.svg", "session.svg", "settlement.svg"]
 
 
 @pytest.fixture(scope="module")

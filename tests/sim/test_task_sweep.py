@@ -11,8 +11,10 @@ import pytest
 from abps_node.errors import ConfigError, NodeError
 from sim import results_files
 from sim.multi import plots, runner
+from sim.multi.compare import compare
+from sim.multi.compare import markdown as comparison
 from sim.multi.sweep import TaskExperiment, plan, read_experiment
-from sim.multi.tables import markdown, table, text
+from sim.multi.tables import markdown, table, text, without_stage2
 from tests.support.command_line import abps
 from tests.support.task_data import made_up_tasks
 
@@ -59,12 +61,12 @@ def test_a_result_depends_on_its_cell_alone_and_is_found_again(tmp_path: Path) -
     with pytest.raises(ConfigError, match="another settings"):
         plan(experiment(settings={**QUICK, "rounds": 4}), tmp_path).open_cells()
     rows = table(results_files.read([tmp_path]))
-    assert {row.name for row in rows} == {"fedavg", "fsmgda", "fedcare"}
+    assert {row.name for row in rows} == {"fedavg", "fsmgda", "fedcare-b", "fedcare"}
     assert all(row.seeds == (1, 2) for row in rows)
     (fedavg,) = (row for row in rows if row.name == "fedavg")
     assert fedavg.tasks["stay"] is not None and fedavg.tasks["stay"].deviation is not None
     assert any("2.91" in line for line in text(rows))
-    assert sum(line.startswith("| `") for line in markdown(rows)) == 3
+    assert sum(line.startswith("| `") for line in markdown(rows)) == 4
     drawn = sorted(path.name for path in plots.draw(results, tmp_path / "pictures"))
     assert drawn == [
         f"diabetes130-{row}-conflict.{kind}"
@@ -91,10 +93,88 @@ def test_what_a_result_tells() -> None:
 def test_one_option_is_varied(tmp_path: Path) -> None:
     varied = experiment(vary={"option": "clients", "values": [3, 10]}, seeds=[1])
     cells = plan(varied, tmp_path, rows=["fedavg"]).cells
-    assert [(cell.row, cell.options["clients"]) for cell in cells] == [
-        ("fedavg.clients-3", 3),
-        ("fedavg.clients-10", 10),
+    assert [(cell.row, cell.data, cell.options["clients"]) for cell in cells] == [
+        ("fedavg.clients-3", "diabetes130", 3),
+        ("fedavg.clients-10", "diabetes130", 10),
     ]
+    other = plan(varied, tmp_path, "eicu-demo", {"patients": 9, "clients": 7}, rows=["fedavg"])
+    assert {cell.data for cell in other.cells} == {"eicu-demo"}
+    assert [cell.options["clients"] for cell in other.cells] == [3, 10], "the row's name says so"
+    assert all(cell.options["patients"] == 9 for cell in other.cells)
+
+
+def made(name: str, seed: int, auroc: float, days: float) -> dict[str, Any]:
+    """A result, as far as tables read it."""
+    return {
+        "name": name,
+        "method": name.partition(".")[0],
+        "seed": seed,
+        "config": {"data": {"name": "diabetes130"}},
+        "mean_auroc": auroc,
+        "tasks": {
+            "early": {"metric": "auroc", "mean": auroc},
+            "back": {"metric": "auroc", "mean": auroc},
+            "stay": {"metric": "mae", "mean": days},
+        },
+        "mini_batches": {"federated": 1, "stage2": 0},
+        "bytes": 1,
+    }
+
+
+def test_rows_are_compared_seed_by_seed() -> None:
+    results = [
+        made("fedcare", 1, 0.66, 1.9),
+        made("fedcare", 2, 0.55, 1.8),
+        made("fedavg", 1, 0.60, 2.0),
+        made("fedavg", 2, 0.50, 2.0),
+        made("fedavg", 3, 0.10, 9.0),
+        made("pafnet", 2, 0.56, 1.5),
+    ]
+    fedavg, pafnet = compare(results)
+    assert (fedavg.against, pafnet.against) == ("fedavg", "pafnet")
+    assert fedavg.auroc is not None and fedavg.error is not None
+    assert fedavg.auroc.percent.mean == pytest.approx(10.0)
+    assert (fedavg.auroc.ahead, fedavg.auroc.seeds, fedavg.auroc.sure) == (2, 2, True)
+    assert fedavg.auroc.paper == pytest.approx(12.49, abs=0.01)
+    assert fedavg.error.percent.mean == pytest.approx(-7.5)
+    assert fedavg.error.paper == pytest.approx(-32.0, abs=0.05)
+    assert not fedavg.error.sure, "5 and 10 % less are two seeds only"
+    assert pafnet.error is not None and (pafnet.error.ahead, pafnet.error.sure) == (0, False)
+    told = "\n".join(comparison(compare(results), "fedcare"))
+    assert "| `fedavg` | +10.0 % ± 0.0 | +12.5 % | 2 of 2 | -7.5 % ± 3.5 (?) | -32.0 % |" in told
+    assert "| `pafnet` | -1.8 % (?) | +2.5 % | 0 of 1 | +20.0 % (?) |" in told
+    (ours,) = (each for each in compare(results, "pafnet") if each.against == "fedavg")
+    assert ours.auroc is not None and ours.auroc.paper == pytest.approx(9.8, abs=0.1)
+    with pytest.raises(NodeError, match="--row: found 'abps', allowed: fedavg, pafnet, fedcare"):
+        compare(results, "abps")
+
+
+@pytest.mark.usefixtures("made_up")
+def test_fedcare_before_its_second_stage_is_fedcare_b() -> None:
+    cells = plan(experiment(methods=["fedcare", "fedcare-b"], seeds=[1]), Path()).cells
+    both, first = (cell.run() for cell in cells)
+    (told,) = without_stage2([both])
+    for key in ("name", "method", "tasks", "mean_auroc", "bytes", "mini_batches"):
+        assert told[key] == first[key]
+    assert list(without_stage2([both, first])) == []
+    assert [row.name for row in table([both])] == ["fedcare-b", "fedcare"]
+
+
+def test_what_is_varied_is_drawn(tmp_path: Path) -> None:
+    results = [
+        made(f"{row}.clients-{count}", seed, 0.6 + 0.01 * seed, 2.0)
+        for row in ("fedavg", "fedcare")
+        for count in (30, 3)
+        for seed in (1, 2)
+    ]
+    names = [row.name for row in table(results)]
+    assert names == [f"{row}.clients-{n}" for row in ("fedavg", "fedcare") for n in (3, 30)]
+    paths = plots.draw(results, tmp_path, ["fedavg"])
+    assert [path.name for path in paths] == [
+        f"diabetes130-clients.{kind}" for kind in ("png", "svg")
+    ]
+    with pytest.raises(NodeError, match="allowed: fedavg, fedcare"):
+        list(plots.draw(results, tmp_path, ["fmgda"]))
 
 
 def test_what_is_wrong_is_named(tmp_path: Path) -> None:
@@ -171,6 +251,7 @@ def test_a_job_array_runs_the_tasks_own_command(
     rows = json.loads(abps("sim", "tasks", "table", "out", "--json").out)
     assert [(row["name"], row["seeds"]) for row in rows] == [
         ("fedavg", [1, 2]),
+        ("fedcare-b", [1, 2]),
         ("fedcare", [1, 2]),
     ]
     for other in (("table", "out"), ("plot", "out", "--out", "pictures")):
