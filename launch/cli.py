@@ -94,10 +94,12 @@ def results(
     from rich.console import Console
 
     from launch import summary
-    from launch.layout import read_layout
+    from launch.layout import look_into
 
-    layout = read_layout(directory)
+    layout = look_into(directory)
     rows = summary.summarize(layout)
+    for problem in layout.broken.values():
+        typer.echo(problem, err=True)
     if as_json:
         print(json.dumps(summary.as_json(layout, rows), indent=2, ensure_ascii=False))
     else:
@@ -105,7 +107,7 @@ def results(
         if not out.is_terminal:
             out.width = _WIDTH_WITHOUT_TERMINAL
         out.print(summary.as_text(rows, out))
-    raise typer.Exit(0 if all(row.finished for row in rows) else 1)
+    raise typer.Exit(0 if all(row.finished for row in rows) and not layout.broken else 1)
 
 
 view_cli.register(app)

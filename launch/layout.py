@@ -19,13 +19,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from abps_node.config import CenterConfig, load_center_config
+from abps_node.config import CenterConfig, Federation, load_center_config, load_federation
 from abps_node.config_text import checked
 from abps_node.errors import ConfigError, NodeError
+from abps_node.visible import visible
 from launch.toml import center_text, federation_text
 from protocol.contract import CENTER_ID_PATTERN, Contract, Goal
 
@@ -53,6 +54,8 @@ class FederationLayout:
 
     directory: Path
     centers: tuple[CenterConfig, ...]
+    broken: Mapping[str, str] = field(default_factory=dict)
+    """Folders of other centers, to what is wrong with their file, in a line; see ``look_into``."""
 
     @property
     def federation(self) -> Path:
@@ -68,6 +71,8 @@ class FederationLayout:
         """The same with these centers; ``LayoutError`` if one is none of this directory's."""
         known = [center.id for center in self.centers]
         for name in names:
+            if name in self.broken and name not in known:
+                raise LayoutError(self.broken[name])
             if name not in known:
                 more = f" and {len(known) - _NAMED} more" if len(known) > _NAMED else ""
                 raise LayoutError(
@@ -135,8 +140,38 @@ def read_layout(directory: Path) -> FederationLayout:
 
     Raises ``LayoutError`` if it is none, and ``ConfigError`` for a faulty file in it.
     """
-    federation = directory / FEDERATION_FILE
-    if not federation.is_file():
+    centers: dict[str, CenterConfig] = {}
+    known = None
+    for path in _center_files(directory):
+        center = _read_center(path, directory, known, centers)
+        known, centers[center.id] = center.federation, center
+    return FederationLayout(directory, _in_order(centers))
+
+
+def look_into(directory: Path) -> FederationLayout:
+    """The same for who only looks: a center with a faulty file is ``broken`` and hides nobody.
+
+    Raises what ``read_layout`` does for a faulty ``federation.toml``, and where no center is left.
+    """
+    files = _center_files(directory)
+    known = load_federation((directory / FEDERATION_FILE).resolve())
+    centers: dict[str, CenterConfig] = {}
+    faults: dict[str, NodeError] = {}
+    for path in files:
+        try:
+            center = _read_center(path, directory, known, centers)
+        except (ConfigError, LayoutError) as error:
+            faults[path.parent.name] = error
+        else:
+            centers[center.id] = center
+    if not centers:
+        raise next(iter(faults.values()))
+    broken = {name: visible("; ".join(str(fault).splitlines())) for name, fault in faults.items()}
+    return FederationLayout(directory, _in_order(centers), broken)
+
+
+def _center_files(directory: Path) -> list[Path]:
+    if not (directory / FEDERATION_FILE).is_file():
         raise LayoutError(
             f"{directory}: not a federation directory, for it has no {FEDERATION_FILE}; "
             "abps data prepare writes one"
@@ -144,21 +179,28 @@ def read_layout(directory: Path) -> FederationLayout:
     files = sorted(directory.glob("centers/*/center.toml"))
     if not files:
         raise LayoutError(f"{directory}: no center found, looked for centers/<id>/center.toml")
-    centers: dict[str, CenterConfig] = {}
-    known = None
-    for path in files:
-        center = load_center_config(path, known)
-        known = center.federation
-        if center.federation.path.resolve() != federation.resolve():
-            raise LayoutError(
-                f"{path}: federation: found {center.federation.path}, "
-                f"allowed in this directory: {federation}"
-            )
-        if center.id in centers:
-            other = centers[center.id].path
-            raise LayoutError(f"{path}: id: found {center.id!r}, which {other} has too")
-        centers[center.id] = center
-    return FederationLayout(directory, tuple(centers[name] for name in sorted(centers)))
+    return files
+
+
+def _read_center(
+    path: Path, directory: Path, known: Federation | None, others: Mapping[str, CenterConfig]
+) -> CenterConfig:
+    """One center of the directory, which is none of the ``others``."""
+    center = load_center_config(path, known)
+    federation = directory / FEDERATION_FILE
+    if center.federation.path.resolve() != federation.resolve():
+        raise LayoutError(
+            f"{path}: federation: found {center.federation.path}, "
+            f"allowed in this directory: {federation}"
+        )
+    if center.id in others:
+        other = others[center.id].path
+        raise LayoutError(f"{path}: id: found {center.id!r}, which {other} has too")
+    return center
+
+
+def _in_order(centers: Mapping[str, CenterConfig]) -> tuple[CenterConfig, ...]:
+    return tuple(centers[name] for name in sorted(centers))
 
 
 def _agreed(contract: Contract | Mapping[str, Any]) -> Contract:

@@ -39,6 +39,8 @@ class Stop:
         """Whether nothing of the federation runs any more, as far as can be seen from here."""
         records = running.supervisors(self.layout.directory)
         before = len(self._running())
+        for problem in self.layout.broken.values():
+            self.say(f"{problem}; under a supervisor it ends with the others")
         acted = self._jobs(records)
         acted |= self._supervisors([entry for entry in records if entry[1].job is None])
         acted |= self._orphans()

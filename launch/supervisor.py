@@ -124,7 +124,6 @@ class Supervisor:
                 while not self.stopping and self._unfinished():
                     self._turn(self._until_due())
             finally:
-                self._open_gate()
                 self._end_all()
                 self.listener.look()
 
@@ -230,6 +229,7 @@ class Supervisor:
         for ward in self.wards:
             ward.due = None
         self._signal_all(signal.SIGTERM)
+        self._open_gate()  # after the signal, so that who waits at it does not begin any more
         grace_s = self.grace_s
         if grace_s is None:
             grace_s = STOP_GRACE_S + STOP_GRACE_PER_CENTER_S * len(self.wards)

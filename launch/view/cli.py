@@ -43,11 +43,11 @@ def status(
 ) -> None:
     """Who is alive, who is alone and why: every center in a line, the most urgent first."""
     from abps_node.cli.human import to_json
-    from launch.layout import read_layout
+    from launch.layout import look_into
     from launch.view import status as view
     from launch.view.watch import watched
 
-    layout = read_layout(directory)
+    layout = look_into(directory)
     if watch:
         watched(lambda: view.collect(layout, time.time()), _console(), everyone, as_json)
         return
@@ -62,11 +62,11 @@ def status(
 def isolation(directory: Directory, everyone: Everyone = False, as_json: Json = False) -> None:
     """Who was alone, by cause and by round, who never found a partner, and what explains it."""
     from abps_node.cli.human import to_json
-    from launch.layout import read_layout
+    from launch.layout import look_into
     from launch.view import isolation as view
     from launch.view.show_isolation import show
 
-    found = view.collect(read_layout(directory))
+    found = view.collect(look_into(directory))
     if as_json:
         typer.echo(to_json(view.document(found)))
     else:
@@ -97,14 +97,17 @@ def logs(
 ) -> None:
     """What all daemons logged, merged by time, rotated files included."""
     from abps_node.cli.read_logs import NOTHING, Filter
-    from launch.layout import chosen, read_layout
+    from launch.layout import chosen, look_into
     from launch.view import logs as view
 
     now = time.time()
-    centers = chosen(read_layout(directory), center, "").centers
+    layout = look_into(directory)
+    centers = chosen(layout, center, "").centers
     wanted = Filter(level, grep)
     after = None if since is None else view.since_time(since, now)
     width = max(len(each.id) for each in centers)
+    for problem in () if center else layout.broken.values():
+        typer.echo(problem, err=True)
     if follow:
         with suppress(KeyboardInterrupt):
             view.follow(centers, wanted, now if after is None else after, width, as_json)
@@ -124,10 +127,10 @@ def report(
     ] = None,
 ) -> None:
     """One HTML page with all of it, in pictures and tables; it needs no network to be read."""
-    from launch.layout import read_layout
+    from launch.layout import look_into
     from launch.view.report import write_report
 
-    typer.echo(f"wrote  {write_report(read_layout(directory), out)}")
+    typer.echo(f"wrote  {write_report(look_into(directory), out)}")
 
 
 def stop(
@@ -141,10 +144,10 @@ def stop(
 
     Ends with 0 once nothing runs any more, else with 1.
     """
-    from launch.layout import read_layout
+    from launch.layout import look_into
     from launch.stop import Stop
 
-    stopped = Stop(read_layout(directory), typer.echo, wait).run()
+    stopped = Stop(look_into(directory), typer.echo, wait).run()
     raise typer.Exit(0 if stopped else 1)
 
 

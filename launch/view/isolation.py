@@ -105,7 +105,7 @@ def collect(layout: FederationLayout) -> FederationIsolation:
     good, bad = readable(found)
     missing = [name for name in found if name not in good and name not in bad]
     centers = [Alone(name, *parts) for name, parts in good.items()]
-    return FederationIsolation(layout, tuple(centers), bad, tuple(missing))
+    return FederationIsolation(layout, tuple(centers), {**layout.broken, **bad}, tuple(missing))
 
 
 def _read(

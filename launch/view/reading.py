@@ -1,7 +1,7 @@
 """Every center of a federation at one moment, whatever its state is like.
 
-A center whose state is locked, damaged or not there yet never hides the others: it has a problem,
-or no status, and that is all that can be said of it.
+A center whose file is faulty, or whose state is locked, damaged or not there yet, never hides the
+others: it has a problem, or no status, and that is all that can be said of it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Look:
     status: Status | None
     """None without a state, and with one that cannot be read."""
     problem: str | None = None
-    """Why the state cannot be read."""
+    """Why its file or its state cannot be read."""
     heads: tuple[RoundHead, ...] = ()
     """Its committed rounds, oldest first."""
     heard: float | None = None
@@ -70,7 +70,9 @@ def look_at(layout: FederationLayout) -> list[Look]:
     views = {center: found.peers for center, found in read.items() if isinstance(found, _Read)}
     alive = {c for c, found in read.items() if isinstance(found, _Read) and found.is_running}
     told = gathered(views, alive)
-    return [_look(center, read[center.id], told) for center in layout.centers]
+    looks = [_look(center, read[center.id], told) for center in layout.centers]
+    looks += [Look(folder, None, problem) for folder, problem in layout.broken.items()]
+    return sorted(looks, key=lambda look: look.id)
 
 
 def each_state(

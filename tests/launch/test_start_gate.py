@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from launch.layout import FederationLayout
+from tests.support.center_processes import wait_until
 from tests.support.layouts import small_federation
 
 ROOT = Path(__file__).parents[2]
@@ -50,12 +52,21 @@ def layout(tmp_path: Path) -> FederationLayout:
     return small_federation(tmp_path / "fed", ["far", "near"])
 
 
-def run(layout: FederationLayout, work: str, longest_s: float = DEADLINE_S) -> tuple[int, str]:
-    """Exit code of a supervisor whose children do ``work``, and what it said."""
+def command(layout: FederationLayout, work: str, longest_s: float = DEADLINE_S) -> list[str]:
+    """A supervisor whose children do ``work``."""
     body = work.strip().replace("\n", "\n    ")
-    command = [sys.executable, "-c", SCRIPT % (body, longest_s), str(layout.directory)]
+    return [sys.executable, "-c", SCRIPT % (body, longest_s), str(layout.directory)]
+
+
+def run(layout: FederationLayout, work: str, longest_s: float = DEADLINE_S) -> tuple[int, str]:
+    """Its exit code, and what it said."""
     done = subprocess.run(
-        command, capture_output=True, text=True, cwd=ROOT, timeout=DEADLINE_S, check=False
+        command(layout, work, longest_s),
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        timeout=DEADLINE_S,
+        check=False,
     )
     return done.returncode, done.stderr
 
@@ -98,3 +109,28 @@ return 0
 """
     code, said = run(layout, work, longest_s=0.2)
     assert code == 0, said
+
+
+def test_who_waits_when_all_are_stopped_never_begins(layout: FederationLayout) -> None:
+    work = """
+mark(f"{center.id}-waits")
+if center.id == "far":
+    until("never")
+asyncio.run(gate.pass_through())
+mark("near-has-begun")
+return 0
+"""
+    here = layout.directory
+    with subprocess.Popen(
+        command(layout, work), stderr=subprocess.PIPE, text=True, cwd=ROOT
+    ) as process:
+        try:
+            waiting = [here / f"{name}-waits" for name in ("far", "near")]
+            wait_until(lambda: all(path.exists() for path in waiting), "both wait")
+            process.send_signal(signal.SIGTERM)
+            _, said = process.communicate(timeout=DEADLINE_S)
+        finally:
+            process.kill()
+    assert process.returncode == 1, said
+    assert "Stopped. The same command goes on" in said
+    assert not (here / "near-has-begun").exists(), said
