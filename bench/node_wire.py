@@ -238,7 +238,7 @@ def print_wire(wire: Wire) -> None:
     print(f"  trunk                       {wire.payload_bytes:9}")
     print(f"  per exchange, counted       {each:9.0f}   {wire.ratio:.4f} of the two trunks")
     print(f"  per exchange, predicted     {wire.predicted / wire.exchanges:9.0f}   ", end="")
-    print(f"{wire.steady - wire.predicted:+d} bytes counted beyond it in all (heartbeats)")
+    print(f"{wire.steady - wire.predicted:+d} bytes counted beyond it in all")
     print(f"  once per connection         {wire.handshake:9}   CURVE {handshakes}, introductions")
 
 

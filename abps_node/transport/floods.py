@@ -37,11 +37,11 @@ LOOK_S: Final = 0.2
 CALM_LOOK_S: Final = 1.0
 """…and how often the connections are, as long as it does not grow."""
 _ALLOWANCE_BYTES: Final = 256 * 1024
-"""Handshake, libzmq's read buffer, heartbeats between two looks."""
+"""Handshake, libzmq's read buffer, pings of other programs between two looks."""
 _GROWTH_BYTES: Final = _ALLOWANCE_BYTES
 """Resident memory gained since the last look that calls for the next."""
 _ALLOWANCE_PER_S: Final = 128
-"""Heartbeats of an otherwise silent connection, bytes per second."""
+"""ZMTP pings of an otherwise silent connection, bytes per second; none from this program."""
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 _TCP_INFO_BYTES: Final = 136
 _BYTES_RECEIVED_AT: Final = 128

@@ -17,17 +17,18 @@ starts on one small machine, handshakes wait for the processor."""
 CONNECT_MS: Final = 10_000
 RECONNECT_MS: Final = 100
 RECONNECT_MAX_MS: Final = 5_000
+KEEPALIVE_PROBES: Final = 3
 DROP_LINGER_MS: Final = 500
 """What was handed to a connection that is being dropped has so long to leave."""
 _BACKLOG: Final = 512
 
 
-def check(max_frame_bytes: int, queue_frames: int, heartbeat_s: float) -> None:
+def check(max_frame_bytes: int, queue_frames: int, dead_after_s: float) -> None:
     """``TransportError`` for what libzmq would refuse, or take for «no limit»."""
     for name, found, least, most in (
         ("max_frame_bytes", max_frame_bytes, 1, 2**40),
         ("queue_frames", queue_frames, 1, 10**6),
-        ("heartbeat_s", heartbeat_s, 0.001, 2000),
+        ("dead_after_s", dead_after_s, KEEPALIVE_PROBES, 86_400),
     ):
         if not least <= found <= most:
             raise TransportError(f"{name}: found {found}, allowed: {least} to {most}")
@@ -38,11 +39,11 @@ def apply_common(
     *,
     max_frame_bytes: int,
     queue_frames: int,
-    heartbeat_s: float,
+    dead_after_s: float,
     curve: bool,
 ) -> None:
     """Set what holds for accepted and for opened connections; must precede the first bind."""
-    heartbeat_ms = max(1, round(heartbeat_s * 1000))
+    probe_s = round(dead_after_s / KEEPALIVE_PROBES)
     options: dict[int, int] = {
         # Bounds: length of a frame (compared with the encrypted body) and of both queues of each
         # connection. A full queue is an error of the send, never a wait.
@@ -54,15 +55,21 @@ def apply_common(
         # their opener, so that a reconnection is recognized.
         zmq.ROUTER_HANDOVER: 0 if curve else 1,
         zmq.LINGER: DROP_LINGER_MS,
-        zmq.HEARTBEAT_IVL: heartbeat_ms,
-        zmq.HEARTBEAT_TIMEOUT: 2 * heartbeat_ms,
-        zmq.HEARTBEAT_TTL: 3 * heartbeat_ms,
+        # Connections that died without a word are TCP's to find. libzmq's own heartbeats must stay
+        # off: one that falls due while a connection is broken and its queue full ends the whole
+        # process (4.3.5, «Assertion failed: !_io_error», zeromq/libzmq#4364), which any member
+        # could bring about by a flood.
+        zmq.HEARTBEAT_IVL: 0,
+        zmq.TCP_KEEPALIVE: 1,
+        zmq.TCP_KEEPALIVE_IDLE: probe_s,
+        zmq.TCP_KEEPALIVE_INTVL: probe_s,
+        zmq.TCP_KEEPALIVE_CNT: KEEPALIVE_PROBES,
+        zmq.TCP_MAXRT: round(dead_after_s * 1000),
         zmq.HANDSHAKE_IVL: HANDSHAKE_MS,
         zmq.CONNECT_TIMEOUT: CONNECT_MS,
         zmq.RECONNECT_IVL: RECONNECT_MS,
         zmq.RECONNECT_IVL_MAX: RECONNECT_MAX_MS,
         zmq.BACKLOG: _BACKLOG,
-        zmq.TCP_KEEPALIVE: 1,
     }
     for option, value in options.items():
         socket.setsockopt(option, value)

@@ -70,7 +70,7 @@ class Transport:
         on_notice: Report | None = None,
         identify: Identify | None = None,
         queue_frames: int = 64,
-        heartbeat_s: float = 5.0,
+        dead_after_s: float = 15.0,
         idle_s: float = 30.0,
         report_every_s: float = 5.0,
     ) -> None:
@@ -82,6 +82,7 @@ class Transport:
         reason, detail)``: something was refused. ``on_notice``: the same form for what is nobody's
         fault, such as ``refused-by-peer`` (they do not know our key), ``handshake-failed``,
         ``connection-lost``.
+        ``dead_after_s``: a connection whose other end does not even confirm bytes is closed.
         ``idle_s``: an opened connection through which nothing went for so long is closed; the next
         send opens it again.
         Reports come at most once per peer and reason in ``report_every_s``; the counters count all.
@@ -89,14 +90,14 @@ class Transport:
         """
         if (keys is None) == (identify is None):
             raise TransportError("keys, identify: exactly one of the two must be given")
-        options.check(max_frame_bytes, queue_frames, heartbeat_s)
+        options.check(max_frame_bytes, queue_frames, dead_after_s)
         self.counters = Counters()
         self._center_id = center_id
         self._bind = bind
         self._keys = keys
         self._max_frame_bytes = max_frame_bytes
         self._queue_frames = queue_frames
-        self._heartbeat_s = heartbeat_s
+        self._dead_after_s = dead_after_s
         self._idle_s = idle_s
         self._idle_timer: asyncio.TimerHandle | None = None
         self._on_frame = on_frame
@@ -349,7 +350,7 @@ class Transport:
             self._socket,
             max_frame_bytes=self._max_frame_bytes,
             queue_frames=self._queue_frames,
-            heartbeat_s=self._heartbeat_s,
+            dead_after_s=self._dead_after_s,
             curve=self._keys is not None,
         )
         if self._bind is not None:

@@ -13,7 +13,7 @@ import zmq
 
 from abps_node.errors import TransportError
 from abps_node.keys import KeyPair, generate
-from abps_node.transport import Undeliverable
+from abps_node.transport import Undeliverable, floods
 from abps_node.transport.floods import AVAILABLE, FloodGuard
 from tests.support.stations import MAX_FRAME, Station, Stations, eventually
 
@@ -278,7 +278,30 @@ class TestFloodGuard:
         assert not cuts
 
 
-@pytest.mark.parametrize("option", ["max_frame_bytes", "queue_frames", "heartbeat_s"])
+async def test_dead_connections_are_tcps_to_find_and_libzmq_has_no_timers(
+    stations: Stations,
+) -> None:
+    """With heartbeats a flood, a broken connection and a busy loop end the process: see options."""
+    a, b = await stations.together("a", "b", dead_after_s=9.0)
+    a.knows(b)
+    a.send(b, b"hello")
+    await eventually(lambda: b.frames)
+    for station in (a, b):
+        assert station.transport._socket.getsockopt(zmq.HEARTBEAT_IVL) == 0
+        connections = station.transport._guard._connections
+        await eventually(lambda found=connections: found)
+        for descriptor, connection in connections.items():
+            with floods._borrowed(descriptor, connection) as tcp:
+                assert tcp.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+                found = [
+                    tcp.getsockopt(socket.IPPROTO_TCP, option)
+                    for option in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+                ]
+                assert found == [3, 3, 3]
+                assert tcp.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 9000
+
+
+@pytest.mark.parametrize("option", ["max_frame_bytes", "queue_frames", "dead_after_s"])
 def test_a_bound_of_nothing_is_refused(option: str) -> None:
     # libzmq would take 0 for «no limit».
     with pytest.raises(TransportError, match=f"{option}: found 0, allowed: "):

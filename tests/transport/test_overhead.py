@@ -16,7 +16,7 @@ from bench.counting_proxy import CountingProxy
 from tests.support.stations import Stations, eventually
 
 LENGTHS = [0, 1, 10, 221, 222, 223, 254, 255, 256, 1000, 50_000, 65_536, 300_000]
-OPTIONS = {"max_frame_bytes": 400_000, "heartbeat_s": 2000.0}
+OPTIONS = {"max_frame_bytes": 400_000}
 
 
 @pytest.mark.parametrize("curve", [True, False])
