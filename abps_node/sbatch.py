@@ -8,9 +8,38 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from abps_node.errors import NodeError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resources:
+    """What a person may ask Slurm for, whatever the job."""
+
+    partition: str | None = None
+    time: str | None = None
+    """Limit of the job, or of each task of an array, in Slurm's notation."""
+    account: str | None = None
+    constraint: str | None = None
+    memory: str | None = None
+    """Per node, in Slurm's notation."""
+    more: Sequence[str] = ()
+    """Further options of sbatch, as ``more_options`` gives them."""
+
+    def lines(self, first: Mapping[str, str]) -> str:
+        """``#SBATCH`` lines: ``first``, then these."""
+        asked = {
+            "partition": self.partition,
+            "time": self.time,
+            "account": self.account,
+            "constraint": self.constraint,
+            "mem": self.memory,
+        }
+        all_of_it = {**first, **asked}.items()
+        options = [f"--{name}={value}" for name, value in all_of_it if value is not None]
+        return "".join(f"#SBATCH {_quoted(option)}\n" for option in [*options, *self.more])
 
 
 def more_options(texts: Sequence[str]) -> list[str]:
@@ -19,12 +48,6 @@ def more_options(texts: Sequence[str]) -> list[str]:
         if not re.fullmatch(r"(--)?[a-z][a-z-]+(=.*)?", text):
             raise NodeError(f"--option: found {text!r}, allowed: an option of sbatch, name=value")
     return ["--" + text.removeprefix("--") for text in texts]
-
-
-def lines(asked: Mapping[str, str | None], more: Sequence[str] = ()) -> str:
-    """``#SBATCH`` lines of what was asked for, then of options as ``more_options`` gives them."""
-    options = [f"--{name}={value}" for name, value in asked.items() if value is not None]
-    return "".join(f"#SBATCH {_quoted(option)}\n" for option in [*options, *more])
 
 
 def job_name(text: str) -> str:

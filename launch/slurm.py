@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -57,21 +56,12 @@ _PLAIN_VALUES: Final = """\
 directory=$(realpath "${1:?usage: sbatch [--nodes=N] federation.sbatch DIR}")"""
 
 
-@dataclass(frozen=True)
-class Job:
+@dataclass(frozen=True, kw_only=True)
+class Job(sbatch.Resources):
     """What a person asks Slurm for."""
 
     nodes: int
     cpus_per_node: int = 1
-    partition: str | None = None
-    time: str | None = None
-    """Limit, in Slurm's notation."""
-    account: str | None = None
-    constraint: str | None = None
-    memory: str | None = None
-    """Per node, in Slurm's notation."""
-    more: Sequence[str] = ()
-    """Further options of sbatch, as ``sbatch.more_options`` gives them."""
     interface: str | None = None
     """Network between the nodes; None: they reach each other by name."""
 
@@ -108,13 +98,8 @@ def render(job: Job, layout: FederationLayout) -> str:
         "output": f"{JOBS_FOLDER}/job-%j.txt",
         "nodes": str(job.nodes),
         "cpus-per-task": str(job.cpus_per_node),
-        "partition": job.partition,
-        "time": job.time,
-        "account": job.account,
-        "constraint": job.constraint,
-        "mem": job.memory,
     }
-    lines = sbatch.lines(asked, job.more)
+    lines = job.lines(asked)
     interface = "" if job.interface is None else f" --interface {shlex.quote(job.interface)}"
     body = _BODY.format(
         values=f"directory={shlex.quote(str(directory))}",

@@ -38,8 +38,8 @@ exec {abps} {words} \\
 """
 
 
-@dataclass(frozen=True)
-class Job:
+@dataclass(frozen=True, kw_only=True)
+class Job(sbatch.Resources):
     """What a person asks Slurm for, for each task."""
 
     cpus_per_task: int = 1
@@ -47,15 +47,6 @@ class Job:
     """None: as many as processors, so that they run side by side."""
     array_limit: int | None = None
     """Most tasks at once."""
-    partition: str | None = None
-    time: str | None = None
-    """Limit of a task, in Slurm's notation."""
-    account: str | None = None
-    constraint: str | None = None
-    memory: str | None = None
-    """In Slurm's notation."""
-    more: Sequence[str] = ()
-    """Further options of sbatch, as ``sbatch.more_options`` gives them."""
 
 
 def shares(cells: Sequence[str], job: Job) -> list[list[str]]:
@@ -93,11 +84,6 @@ def render(
         "output": f"{output}/job-%A-task-%a.txt",
         "array": f"0-{len(parts) - 1}{limit}",
         "cpus-per-task": str(job.cpus_per_task),
-        "partition": job.partition,
-        "time": job.time,
-        "account": job.account,
-        "constraint": job.constraint,
-        "mem": job.memory,
     }
     body = _BODY.format(
         exports="".join(f"export {name}={shlex.quote(text)}\n" for name, text in exports.items()),
@@ -106,7 +92,7 @@ def render(
         words=shlex.join(words),
     )
     head = _HEAD.format(cells=len(cells), tasks=len(parts))
-    return f"{head}\n{sbatch.lines(asked, job.more)}{_FIXED}\n{body}"
+    return f"{head}\n{job.lines(asked)}{_FIXED}\n{body}"
 
 
 def submit(out: Path, script: str) -> str:
