@@ -383,6 +383,7 @@ class Daemon:
         self._timer = None
         self._feed(ev.Tick())
         self._members.glance()
+        self._transport.glance()
         now = time.monotonic()
         if now >= self._housekeeping_due:
             self._housekeeping_due = now + HOUSEKEEPING_S
@@ -390,7 +391,6 @@ class Daemon:
                 self._housekeep()
             except Exception as error:  # noqa: BLE001 - root of the timer: end, never stop ticking
                 self._fail(error)
-        self._schedule_tick()
 
     def _schedule_tick(self) -> None:
         """The next tick comes when the state machine has a use for it."""

@@ -38,7 +38,7 @@ from abps_node.errors import BindError, TransportError
 from abps_node.keys import KeyPair
 from abps_node.transport import options
 from abps_node.transport.edge import EdgeReader
-from abps_node.transport.floods import FloodGuard
+from abps_node.transport.floods import UNREAD_FRAMES, FloodGuard
 from abps_node.transport.inbox import Identify, Inbox
 from abps_node.transport.links import EVENTS, Links
 from abps_node.transport.overhead import wire_bytes
@@ -155,6 +155,10 @@ class Transport:
         if self._idle_timer is not None:
             self._idle_timer.cancel()
         await self._close_sockets(linger_ms)
+
+    def glance(self) -> None:
+        """Look after connections; may be called at any time, and as often as it suits."""
+        self._guard.glance()
 
     async def change_keys(self, keys: KeyPair) -> None:
         """Go on under another key pair, on the same port; every connection is opened anew.
@@ -335,7 +339,7 @@ class Transport:
     def _new_guard(self) -> FloodGuard:
         most = wire_bytes(self._max_frame_bytes, self._keys is not None)
         return FloodGuard(
-            undelivered_bytes=(self._queue_frames + 2) * most,
+            undelivered_bytes=UNREAD_FRAMES * most,
             max_accepted=self._max_accepted(),
             cut=self._was_cut,
         )
