@@ -20,6 +20,7 @@ from typing import Any, Final
 import zmq
 
 from abps_node.transport.floods import FloodGuard
+from abps_node.transport.overhead import wire_bytes
 from abps_node.transport.reports import Counters, Throttle
 from abps_node.transport.routes import Route, RouteTable, is_auto_generated
 from abps_node.transport.trust import AllowList
@@ -72,6 +73,7 @@ class Inbox:
             return False
         if self._in_multipart:
             self._in_multipart = head.more
+            self._guard.dropped(_descriptor(head), self._wire_bytes(len(head)))
         else:
             self._take_message(head)
         return True
@@ -80,7 +82,7 @@ class Inbox:
         body = self._socket.recv(_NOBLOCK, copy=False)
         frame = body.bytes
         peer = self._sender(head, frame)
-        self._guard.delivered(_descriptor(head), peer)
+        self._guard.delivered(_descriptor(head), peer, self._wire_bytes(len(frame)))
         self._in_multipart = body.more
         if peer is None:
             return
@@ -92,6 +94,9 @@ class Inbox:
         else:
             self._deliver(peer, frame)
             self._counters.received(peer, len(frame), curve=self._identify is None)
+
+    def _wire_bytes(self, frame_bytes: int) -> int:
+        return wire_bytes(frame_bytes, curve=self._identify is None)
 
     def _sender(self, head: zmq.Frame, frame: bytes) -> str | None:
         routing_id = head.bytes

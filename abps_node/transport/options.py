@@ -45,11 +45,12 @@ def apply_common(
     """Set what holds for accepted and for opened connections; must precede the first bind."""
     probe_s = round(dead_after_s / KEEPALIVE_PROBES)
     options: dict[int, int] = {
-        # Bounds: length of a frame (compared with the encrypted body) and of both queues of each
-        # connection. A full queue is an error of the send, never a wait.
+        # Bounds: length of a frame (compared with the encrypted body), and of what waits to be sent
+        # over each connection; a full queue is an error of the send, never a wait. What waits to be
+        # read the flood guard bounds, since a full queue there can end the process.
         zmq.MAXMSGSIZE: body_bytes(max_frame_bytes, curve),
         zmq.SNDHWM: queue_frames,
-        zmq.RCVHWM: queue_frames,
+        zmq.RCVHWM: 0,
         zmq.ROUTER_MANDATORY: 1,
         # With keys, nobody can take over a routing id. Without, connections go by a random id of
         # their opener, so that a reconnection is recognized.

@@ -77,7 +77,7 @@ async def test_a_flood_of_frames_in_one_message(scene: Scene, raw: Raw) -> None:
             client.send(part, zmq.SNDMORE)
         client.send(part)
         event = await scene.refuses("flood", peer="")
-    assert "without one whole message" in event.text
+    assert "not delivered in whole messages" in event.text
     assert peak_memory(scene.target) - before < 60e6
 
 
