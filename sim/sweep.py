@@ -9,11 +9,13 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import signal
 import threading
 import tomllib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -198,24 +200,30 @@ def plan(
 def sweep(planned: Plan, jobs: int | None = None, told: Told | None = None) -> list[Result]:
     """Run what is missing on ``jobs`` processes (all cores); returns all results.
 
-    Raises ``NodeError`` naming every cell that failed, after the others are done.
+    Raises ``NodeError`` naming every cell that failed, after the others are done; at once where a
+    process was killed.
     """
     missing = planned.open_cells()
     failed: list[str] = []
-    if missing:
-        done = len(planned.cells) - len(missing)
-        for future, cell in _finished(missing, planned.out, jobs):
-            error = future.exception()
-            if error is None:
+    done = len(planned.cells) - len(missing)
+    try:
+        with closing(_finished(missing, planned.out, jobs)) as finished:
+            for future, cell in finished:
+                try:
+                    result = future.result()
+                except ConfigError:
+                    raise
+                except NodeError as error:
+                    failed.append(f"{cell.row}, seed {cell.seed}: {error}")
+                    continue
                 done += 1
                 if told is not None:
-                    told(future.result(), done, len(planned.cells))
-            elif isinstance(error, ConfigError | KeyboardInterrupt):
-                raise error
-            elif isinstance(error, NodeError):
-                failed.append(f"{cell.row}, seed {cell.seed}: {error}")
-            else:
-                raise error
+                    told(result, done, len(planned.cells))
+    except BrokenProcessPool as error:
+        raise NodeError(
+            f"a process was killed, perhaps for memory; {done} of {len(planned.cells)} cells have "
+            "a result: run it again, with fewer --jobs if memory was short"
+        ) from error
     if failed:
         raise NodeError("\n".join(failed))
     paths = [results_files.file_of(planned.out, cell.row, cell.seed) for cell in planned.cells]
@@ -224,22 +232,38 @@ def sweep(planned: Plan, jobs: int | None = None, told: Told | None = None) -> l
 
 def _finished(
     cells: Sequence[Any], out: Path, jobs: int | None
-) -> Iterator[tuple[Future[Result], Any]]:
-    """The cells as they end; an error here waits for the cells under way and starts no others."""
+) -> Generator[tuple[Future[Result], Any], None, None]:
+    """The cells as they end. Left early (an error, Ctrl-C), it ends the cells under way, too."""
+    if not cells:
+        return
     count = min(jobs or len(os.sched_getaffinity(0)), len(cells))
     # Spawned and not forked: a copy of a process in which torch has threads may hang.
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(count, mp_context=context, initializer=_end_with_parent) as pool:
-        futures = {pool.submit(_work, cell, out): cell for cell in cells}
-        try:
-            for future in as_completed(futures):
-                yield future, futures[future]
-        except BrokenProcessPool as error:
-            raise NodeError(
-                "a process was killed, perhaps for memory; what is done is kept: run it again"
-            ) from error
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+    others = set(multiprocessing.active_children())
+    # Not «with»: its end shuts down a second time, which may take back that nothing else starts.
+    pool = ProcessPoolExecutor(count, mp_context=context, initializer=_end_with_parent)
+    whole = False
+    try:
+        with _deaf_children():
+            futures = {pool.submit(_work, cell, out): cell for cell in cells}
+        for future in as_completed(futures):
+            yield future, futures[future]
+        whole = True
+    finally:
+        if not whole:
+            for worker in set(multiprocessing.active_children()) - others:
+                worker.kill()
+        pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def _deaf_children() -> Iterator[None]:
+    """Processes begun meanwhile never hear of Ctrl-C, which a terminal sends to all of them."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _end_with_parent() -> None:

@@ -136,8 +136,17 @@ def _run_here(kind: Kind, planned: Plan, jobs: int | None, as_json: bool) -> Non
     from sim.bars import bars_shown, cells_of
     from sim.sweep import sweep as run_all
 
-    with bars_shown() as bars:
-        results = run_all(planned, jobs, cells_of(bars))
+    try:
+        with bars_shown() as bars:
+            results = run_all(planned, jobs, cells_of(bars))
+    except KeyboardInterrupt:
+        missing, cells = len(planned.open_cells()), len(planned.cells)
+        typer.echo(
+            f"interrupted: {cells - missing} of {cells} cells have a result; "
+            "the same command runs the others",
+            err=True,
+        )
+        raise
     if as_json:
         typer.echo(json.dumps(results_files.summary(results), ensure_ascii=False))
         return

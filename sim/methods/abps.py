@@ -68,7 +68,10 @@ class Round:
 
 @dataclass(frozen=True)
 class Abps(Method[Peers]):
-    """The paper's method; without belief the control of random matching."""
+    """Partners by beliefs over what their trunks brought, the paper's method.
+
+    Without belief the control of random matching.
+    """
 
     believes: bool = True
 

@@ -93,7 +93,7 @@ class MeanFieldHand(Hand):
 
 @dataclass(frozen=True)
 class BnnFL(FedAvg):
-    """See the module; heads stay private in both moments."""
+    """FedAvg over a Gaussian for every weight; heads stay private in both moments."""
 
     prior: float = 0.1
     sigma: float = 0.01

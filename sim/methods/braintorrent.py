@@ -40,7 +40,7 @@ class Versions(State):
 
 
 class BrainTorrent(Method[Versions]):
-    """See the module."""
+    """One center after another fetches what is newer than what it knows, and fine-tunes."""
 
     def init(self, engine: Engine, seed: int) -> Versions:
         """See ``Method.init``."""

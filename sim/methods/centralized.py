@@ -24,7 +24,7 @@ class Pooled(State):
 
 
 class Centralized(Method[Pooled]):
-    """What sharing all patients would give."""
+    """One model on the rows of all centers: what sharing all patients would give."""
 
     def init(self, engine: Engine, seed: int) -> Pooled:
         """See ``Method.init``."""

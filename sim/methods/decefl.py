@@ -43,7 +43,7 @@ class Ring(State):
 
 
 class DeceFL(Method[Ring]):
-    """See the module."""
+    """Mixes with its two neighbors on a ring, by doubly stochastic weights; no server."""
 
     def init(self, engine: Engine, seed: int) -> Ring:
         """See ``Method.init``."""

@@ -43,7 +43,7 @@ class Trusting(State):
 
 @dataclass(frozen=True)
 class DeFTA(Method[Trusting]):
-    """See the module."""
+    """Averages with peers drawn by trust, corrected for how often each model is used."""
 
     peers: int = 2
 

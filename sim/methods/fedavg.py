@@ -41,7 +41,10 @@ class Star(State):
 
 
 class FedAvg(Method[Star]):
-    """Also the frame of everything else that has a server."""
+    """A server averages all trunks each round, weighted by training rows.
+
+    Also the frame of everything else that has a server.
+    """
 
     def init(self, engine: Engine, seed: int) -> Star:
         """See ``Method.init``."""

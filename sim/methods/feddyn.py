@@ -59,7 +59,10 @@ class DynamicHand(ProximalHand):
 
 @dataclass(frozen=True)
 class FedDyn(FedAvg):
-    """Keeps «linear», g_k ``(C, trunk size)``, «drift», h, and «anchors», θ as it was received."""
+    """FedAvg with a linear and a proximal term in every local loss.
+
+    Keeps «linear», g_k ``(C, trunk size)``, «drift», h, and «anchors», θ as it was received.
+    """
 
     alpha: float = 0.01
 

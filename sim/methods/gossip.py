@@ -36,7 +36,7 @@ class Aged(State):
 
 
 class Gossip(Method[Aged]):
-    """See the module."""
+    """Sends its model to one random peer, which merges by age and trains."""
 
     def init(self, engine: Engine, seed: int) -> Aged:
         """See ``Method.init``."""

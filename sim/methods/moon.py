@@ -85,7 +85,10 @@ class ContrastiveHand(Hand):
 
 @dataclass(frozen=True)
 class Moon(FedAvg):
-    """Keeps «previous», the local models before the last merge ``(C, P)``."""
+    """FedAvg with a contrastive term in every local loss.
+
+    Keeps «previous», the local models before the last merge ``(C, P)``.
+    """
 
     mu: float = 1.0
     temperature: float = 0.5

@@ -95,7 +95,7 @@ class Ranked(State):
 
 @dataclass(frozen=True)
 class WPFed(Method[Ranked]):
-    """See the module."""
+    """Distills from peers whose models are similar (LSH codes) and rank well."""
 
     neighbors: int = 2
     share: float = 0.5

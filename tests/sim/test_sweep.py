@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +19,7 @@ from sim import results_files
 from sim.methods import METHODS
 from sim.sweep import plan, read_experiment, sweep
 from sim.tables import PAPER, control_of, markdown, table, text
-from tests.support.center_processes import wait_until
+from tests.support.center_processes import WAIT_S, wait_until
 from tests.support.command_line import abps
 
 EXPERIMENTS = Path(__file__).parents[2] / "sim" / "experiments"
@@ -262,14 +265,46 @@ def test_no_results_and_results_twice_are_errors(tmp_path: Path) -> None:
     assert "abps, seed 1 on ist: found twice" in abps("sim", "table", tmp_path).err
 
 
-def test_no_worker_outlives_a_killed_sweep(small: Path, tmp_path: Path) -> None:
-    small.write_text(SMALL.replace("rounds = 2", "rounds = 500"))
-    words = ["sim", "sweep", str(small), "--out", str(tmp_path / "out"), "--jobs", "1"]
-    with subprocess.Popen([sys.executable, "-m", "abps_node", *words]) as process:
-        wait_until(lambda: workers_of(process.pid), "a worker at work")
+@pytest.mark.parametrize(
+    ("number", "code", "said"),
+    [
+        (signal.SIGKILL, -signal.SIGKILL, ""),
+        (signal.SIGINT, 130, "interrupted: 0 of 8 cells have a result; the same command runs"),
+    ],
+    ids=["killed", "interrupted"],
+)
+def test_no_worker_outlives_a_sweep_that_is_ended(
+    small: Path, tmp_path: Path, number: signal.Signals, code: int, said: str
+) -> None:
+    with endless_sweep(small, tmp_path) as process:
         (worker,) = workers_of(process.pid)
-        process.kill()
+        process.send_signal(number)
+        err = process.communicate(timeout=WAIT_S)[1]
+    assert process.returncode == code, err
+    assert said in err
     wait_until(lambda: not command_of(worker), "the worker's end")
+
+
+def test_a_worker_that_is_killed_ends_the_sweep_in_words(small: Path, tmp_path: Path) -> None:
+    with endless_sweep(small, tmp_path) as process:
+        os.kill(int(workers_of(process.pid)[0]), signal.SIGKILL)
+        err = process.communicate(timeout=WAIT_S)[1]
+    assert process.returncode == 1
+    assert err.startswith("abps: a process was killed, perhaps for memory; 0 of 8 cells have"), err
+
+
+@contextmanager
+def endless_sweep(experiment: Path, folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """A sweep with one worker at work on a cell that takes far longer than the test."""
+    experiment.write_text(SMALL.replace("rounds = 2", "rounds = 1000000"))
+    words = ["sim", "sweep", str(experiment), "--out", str(folder / "out"), "--jobs", "1"]
+    command = [sys.executable, "-m", "abps_node", *words]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            wait_until(lambda: workers_of(process.pid), "a worker at work")
+            yield process
+        finally:
+            process.kill()
 
 
 def workers_of(parent: int) -> list[str]:
