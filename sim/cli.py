@@ -66,9 +66,12 @@ def run(
     them.
     """
     from sim.bars import bars_shown, reading, rounds_of
+    from sim.results_files import make_folder
     from sim.runner import Cell
     from sim.runner import run as run_cell
 
+    if out is not None:
+        make_folder(out.parent)
     source = _source(data, federation, data_dir, context.args)
     policy = pairs_of(set_ or [], rounds)
     scope = _scope(early_stop)

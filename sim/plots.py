@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from abps_node.errors import NodeError
-from sim.results_files import require_kind
+from sim.results_files import make_folder, require_kind
 from sim.tables import Result, Row, Spread, table
 
 CHOICE: Final = (
@@ -53,7 +53,7 @@ def draw(results: Sequence[Result], out: Path, rows: Sequence[str] | None = None
     Raises ``NodeError`` for a row that is not there, or results of `abps sim tasks`.
     """
     require_kind(results, tasks=False)
-    out.mkdir(parents=True, exist_ok=True)
+    make_folder(out)
     for data in sorted({each["config"]["data"]["name"] for each in results}):
         mine = [each for each in results if each["config"]["data"]["name"] == data]
         names = {each["name"] for each in mine}

@@ -25,9 +25,29 @@ def file_of(directory: Path, row: str, seed: int) -> Path:
     return directory / f"{row}.seed-{seed}.json"
 
 
+def make_folder(folder: Path) -> None:
+    """The folder and those above it, before anything is computed; ``NodeError`` if it cannot be."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise NodeError(f"{folder}: cannot be made: {error.strerror}") from error
+    if not os.access(folder, os.W_OK):
+        raise NodeError(f"{folder}: cannot be written to, allowed: a folder of your own")
+
+
 def write(path: Path, value: Result | list[Result]) -> None:
-    """Atomically: a reader finds the old file, the new one or none, never a part."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Atomically: a reader finds the old file, the new one or none, never a part.
+
+    Raises ``NodeError`` naming the file where it cannot be written.
+    """
+    make_folder(path.parent)
+    try:
+        _replace(path, value)
+    except OSError as error:
+        raise NodeError(f"{path}: cannot be written: {error.strerror or error}") from error
+
+
+def _replace(path: Path, value: Result | list[Result]) -> None:
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     indent = 1 if isinstance(value, list) else None
     with part.open("w", encoding="utf-8") as file:

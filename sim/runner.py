@@ -98,6 +98,7 @@ def config_of(cell: Cell) -> dict[str, Any]:
         "policy": policy_of(cell).model_dump(),
         "early_stop": cell.early_stop,
         "data": {"name": cell.source.name, "options": dict(cell.source.options)},
+        **cell.source.files(),
     }
 
 
@@ -110,13 +111,14 @@ def run(cell: Cell, progress: Progress | None = None, told: Told | None = None) 
     policy = policy_of(cell)
     began = time.perf_counter()
     with one_thread():
-        made = federation(cell.source, cell.seed, progress).with_policy(policy)
+        given = federation(cell.source, cell.seed, progress)
+        made = given.with_policy(policy)
         seeds = {center.id: derive_seed(cell.seed, center.id) for center in made.centers}
         engine = BatchedEngine(made.contract, made.centers, seeds)
         try:
             played = play(entry_of(cell.method).make(), engine, cell.seed, cell.early_stop, told)
             return {
-                **_result(cell, made, engine, played),
+                **_result(cell, made, engine, played, _replaced(cell.source, given, policy)),
                 "seconds": round(time.perf_counter() - began, 3),
             }
         finally:
@@ -166,7 +168,17 @@ def play(
     return Played(stats, active, curve, stop.best_rounds, state, end)
 
 
-def _result(cell: Cell, made: Federation, engine: Engine, played: Played) -> dict[str, Any]:
+def _replaced(source: Source, given: Federation, policy: Policy) -> dict[str, Any]:
+    """What a federation directory says of the policy, where the method says something else."""
+    if source.directory is None:
+        return {}
+    theirs, ours = given.contract.policy.model_dump(), policy.model_dump()
+    return {"policy_of_directory": {key: theirs[key] for key in ours if theirs[key] != ours[key]}}
+
+
+def _result(
+    cell: Cell, made: Federation, engine: Engine, played: Played, more: Mapping[str, Any]
+) -> dict[str, Any]:
     stats, centers, size = played.stats, len(engine.centers), engine.model.size
     rounds, moved = len(stats), sum(each.bytes for each in stats)
     center_rounds = sum(played.active)
@@ -179,7 +191,7 @@ def _result(cell: Cell, made: Federation, engine: Engine, played: Played) -> dic
         "seed": cell.seed,
         "config": {
             **config_of(cell),
-            "data": description(cell.source, made),
+            "data": {**description(cell.source, made), **more},
             "contract": made.contract.digest(),
             "model": made.contract.model.model_dump(),
             "training": made.contract.training.model_dump(),

@@ -17,6 +17,7 @@ from typing import Any
 
 from protocol.randomness import derive_seed
 from sim.datasets import load
+from sim.datasets import table as own_table
 from sim.datasets.base import Dataset, Progress
 from sim.datasets.summary import without_values
 from sim.federation import Federation, load_federation_directory
@@ -42,6 +43,12 @@ class Source:
     def name(self) -> str:
         """For tables: the data set, or the directory's own name."""
         return self.data if self.data is not None else str(self.directory and self.directory.name)
+
+    def files(self) -> dict[str, dict[str, str]]:
+        """Digests of the user's own files, of which no option tells whether they have changed."""
+        if self.data != "table":
+            return {}
+        return {"files": own_table.digests(dict(self.options))}
 
 
 def federation(source: Source, seed: int, progress: Progress | None = None) -> Federation:

@@ -206,6 +206,7 @@ def sweep(planned: Plan, jobs: int | None = None, told: Told | None = None) -> l
     missing = planned.open_cells()
     failed: list[str] = []
     done = len(planned.cells) - len(missing)
+    results_files.make_folder(planned.out)
     try:
         with closing(_finished(missing, planned.out, jobs)) as finished:
             for future, cell in finished:

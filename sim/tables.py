@@ -225,23 +225,30 @@ def told_of(result: Result) -> Iterator[str]:
     """One result in words."""
     data = result["config"]["data"]
     scored, centers = result["scored_centers"], data["centers"]
+    lacking = "" if scored == centers else " (the others lack a class in their test split)"
     auroc = "undefined" if result["mean_auroc"] is None else f"{result['mean_auroc']:.4f}"
     yield (
         f"{result['name']} on {data['name']}, seed {result['seed']}: mean AUROC {auroc} over "
-        f"{scored} of {centers} centers (the others lack a class in their test split)"
+        f"{scored} of {centers} centers{lacking}"
     )
     if result["pooled_auroc"] is not None:
         yield (
             f"pooled over all test rows: AUROC {result['pooled_auroc']:.4f}, "
             f"AUPRC {result['pooled_auprc']:.4f}, Brier {result['pooled_brier']:.4f}"
         )
+    rounds = "1 round" if result["rounds_run"] == 1 else f"{result['rounds_run']} rounds"
     yield (
-        f"{result['rounds_run']} rounds, bandwidth {result['bandwidth_ratio']:.3f}× of FedAvg "
+        f"{rounds}, bandwidth {result['bandwidth_ratio']:.3f}× of FedAvg "
         f"({result['bandwidth_ratio_vs_50']:.3f}× of its 50 rounds), "
         f"{result['mean_partners']:.2f} partners a round"
     )
     if result["belief_changed_order"] is not None:
         yield f"the posterior changed {result['belief_changed_order']:.1%} of the choices"
+    replaced = data.get("policy_of_directory")
+    if replaced:
+        used = result["config"]["policy"]
+        pairs = [f"{key} {value} (here {used[key]})" for key, value in replaced.items()]
+        yield f"the directory's own policy does not count, the method's does: {', '.join(pairs)}"
     for cause, share in result["isolation"].items():
         yield f"alone, {cause}: {share:.1%} of center-rounds"
     small = data["left_out_as_too_small"]

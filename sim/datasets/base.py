@@ -10,11 +10,11 @@ import difflib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Self
 
 import numpy as np
 import pyarrow as pa
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from abps_node.config_text import checked
 from abps_node.errors import ConfigError
@@ -51,6 +51,16 @@ class Options(Strict):
     min_per_class: int = Field(
         default=0, ge=0, description="centers with fewer rows of either class are left out"
     )
+
+    @model_validator(mode="after")
+    def _draws_alone_have_their_options(self) -> Self:
+        for key, allowed in (("seed", ("dirichlet", "iid")), ("alpha", ("dirichlet",))):
+            if key in self.model_fields_set and self.partition not in allowed:
+                raise ValueError(
+                    f"{key}: found with partition {self.partition}, where nothing would come of "
+                    f"it, allowed: with {' or '.join(allowed)}"
+                )
+        return self
 
 
 @dataclass(frozen=True)
@@ -163,7 +173,8 @@ def partitioned(dataset: Dataset, options: Options, default_centers: int | None 
     least = Least(options.min_rows or dataset.least.rows, options.min_per_class)
     dataset = replace(dataset, least=least, options=options.model_dump(exclude_unset=True))
     if options.partition == "natural":
-        return _largest(dataset, options.centers or default_centers)
+        asked = options.centers is not None
+        return _largest(dataset, options.centers or default_centers, asked)
     count = options.centers or default_centers or _DRAWN
     if options.partition == "iid":
         names, how = partitions.iid(_patients(dataset), count, options.seed), "IID"
@@ -186,12 +197,17 @@ def with_centers(dataset: Dataset, names: partitions.Names) -> Dataset:
     return replace(dataset, table=dataset.table.set_column(place, CENTER, column))
 
 
-def _largest(dataset: Dataset, count: int | None) -> Dataset:
+def _largest(dataset: Dataset, count: int | None, asked: bool) -> Dataset:
     if count is None:
         return dataset
-    keep, left_out = partitions.largest(dataset.table[CENTER].to_numpy(), count)
+    names = dataset.table[CENTER].to_numpy()
+    keep, left_out = partitions.largest(names, count)
+    found = np.unique(names[keep].astype(str)).size
+    notes = dataset.notes
+    if found < count and asked:
+        notes = (*notes, f"{count} centers were asked for, the data have {found}")
     table = dataset.table.filter(pa.array(keep))
-    return replace(dataset, table=table, left_out=(*dataset.left_out, *left_out))
+    return replace(dataset, table=table, left_out=(*dataset.left_out, *left_out), notes=notes)
 
 
 def _patients(dataset: Dataset) -> list[str]:

@@ -166,7 +166,10 @@ def load(folder: Path, options: Options, progress: Progress | None = None) -> Da
     )
     dataset = base.partitioned(dataset, options, default_centers=LARGEST)
     patients = len(dataset.table[GROUP].unique())
-    return replace(dataset, notes=(*dataset.notes, f"{patients} patients in the centers"))
+    return replace(
+        dataset,
+        notes=(*dataset.notes, f"{patients} patients in the centers, also in those too small"),
+    )
 
 
 def _stays_sql() -> str:

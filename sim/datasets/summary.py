@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Sized
 from typing import Any, Final
 
 import numpy as np
@@ -63,7 +63,7 @@ def lines(found: dict[str, Any]) -> Iterator[str]:
     rows = np.array([center["rows"] for center in found["centers"].values()])
     positives = sum(center["positives"] for center in found["centers"].values())
     yield (
-        f"{found['title']}: {len(rows)} centers, {rows.sum()} rows, {positives} positive "
+        f"{found['title']}: {_centers(found['centers'])}, {rows.sum()} rows, {positives} positive "
         f"({positives / rows.sum():.1%}); {rows.min()} to {rows.max()} rows a center, "
         f"median {np.median(rows):g}"
     )
@@ -96,7 +96,7 @@ def without_values(federation: Federation) -> dict[str, list[str]]:
     return found
 
 
-def _centers(some: Sequence[Any]) -> str:
+def _centers(some: Sized) -> str:
     return "1 center" if len(some) == 1 else f"{len(some)} centers"
 
 

@@ -81,6 +81,21 @@ def test_what_is_written_is_what_is_in_memory(tmp_path: Path) -> None:
     assert record["left_out"] == []
 
 
+def test_a_draft_of_the_schema_is_a_contract_and_changed_names_are_told(tmp_path: Path) -> None:
+    rows = "".join(f"{site},{row % 2},{row}\n" for row in range(60) for site in ("St Ann (2)", "b"))
+    own, draft = tmp_path / "own.csv", tmp_path / "draft.toml"
+    own.write_text("site,died,age\n" + rows)
+    assert abps("schema", "infer", own, "--label", "died", "--out", draft).code == 0
+    kept = [line for line in draft.read_text().splitlines() if 'name = "site"' not in line]
+    draft.write_text("\n".join(kept).replace("fill in", "years"))
+    asked = ("--file", own, "--contract", draft, "--center-column", "site", "--centers", "9")
+    outcome = abps("data", "prepare", "table", *asked, "--out", tmp_path / "fed")
+    assert outcome.code == 0, outcome.err
+    assert "own: 2 centers, 120 rows, 60 positive" in outcome.out
+    assert "names that became ids: 'St Ann (2)' is st-ann-2\n" in outcome.out
+    assert "9 centers were asked for, the data have 2" in outcome.out
+
+
 def test_prepare_says_who_was_left_out_and_why(tmp_path: Path) -> None:
     table = pa.table(
         {
@@ -123,6 +138,8 @@ def test_prepare_says_who_was_left_out_and_why(tmp_path: Path) -> None:
         (["synthetic", "--rows"], 10, "synthetic: --rows: found nothing behind it, allowed: a v"),
         (["synthetic", "more"], 10, "synthetic: found 'more', allowed: --option value"),
         (["rhc", "--seed", "1", "--seed=2"], 10, "rhc: --seed: found twice, allowed: once"),
+        (["rhc", "--alpha", "0.1"], 10, "rhc: alpha: found with partition natural, where nothing"),
+        (["rhc", "--seed", "3"], 10, "rhc: seed: found with partition natural, where nothing"),
         (["rhc", "--features", "race"], 10, "rhc: features: found 'race', which would leak: "),
         (
             ["synthetic", *SMALL, "--preset", "abs"],

@@ -143,6 +143,13 @@ def test_a_federation_directory_is_run_as_it_stands(tmp_path: Path) -> None:
     assert result["config"]["data"]["name"] == "wards"
     assert result["config"]["model"]["init_seed"] == 1
     assert str(tmp_path) not in outcome.out
+    assert result["config"]["data"]["policy_of_directory"] == {"rounds": 50}
+    told = abps("sim", "run", "fedavg", "--federation", directory, "--rounds", "1")
+    assert "over 4 of 4 centers\n" in told.out or "lack a class" in told.out
+    assert "the directory's own policy does not count, the method's does: rounds 50 (here 1)" in (
+        told.out
+    )
+    assert "1 round, " in told.out
 
 
 def test_json_is_the_last_line_and_the_same_object(tmp_path: Path) -> None:
@@ -178,6 +185,7 @@ def test_words_tell_what_fell_back_and_who_is_not_scored() -> None:
         (["ist", "--federation", "/nowhere"], 10, "method: found 'ist'"),
         (["abps", "--federation", "/nowhere"], 10, "/nowhere/federation.toml: cannot be read"),
         (["abps", "--data", "ist", "--data-dir", "/nowhere"], 11, "ist: ist.csv.gz is in neither"),
+        (["abps", *WORDS, "--out", "/dev/null/x.json"], 1, "/dev/null: cannot be made: File exi"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

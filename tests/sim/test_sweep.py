@@ -17,7 +17,7 @@ import pytest
 from abps_node.errors import ConfigError, NodeError
 from sim import results_files
 from sim.methods import METHODS
-from sim.sweep import plan, read_experiment, sweep
+from sim.sweep import Experiment, plan, read_experiment, sweep
 from sim.tables import PAPER, control_of, markdown, table, text
 from tests.support.center_processes import WAIT_S, wait_until
 from tests.support.command_line import abps
@@ -112,6 +112,22 @@ def test_a_result_of_other_settings_is_never_taken_for_these(small: Path, tmp_pa
         other.open_cells()
 
 
+def test_a_result_of_another_table_of_ones_own_is_never_taken_for_this(tmp_path: Path) -> None:
+    own, contract = tmp_path / "own.csv", tmp_path / "contract.toml"
+    own.write_text("center,died,age\na,1,2\n")
+    contract.write_text("")
+    options = {"file": str(own), "contract": str(contract)}
+    experiment = Experiment(data="table", options=options, seeds=[1], methods=["fedavg"])
+    planned = plan(experiment, tmp_path / "out")
+    (cell,) = planned.cells
+    there = {**result("fedavg", 1, 0.7), "config": json.loads(json.dumps(cell.config()))}
+    results_files.write(results_files.file_of(tmp_path / "out", "fedavg", 1), there)
+    assert planned.open_cells() == []
+    own.write_text("center,died,age\na,0,2\n\n")
+    with pytest.raises(ConfigError, match="found a result with another files; remove it"):
+        planned.open_cells()
+
+
 def test_what_fails_is_named_and_the_rest_is_done(small: Path, tmp_path: Path) -> None:
     # A center of nothing but NaN labels would be refused; one too small leaves nobody.
     small.write_text(SMALL.replace("rows = 40", "rows = 40, min_rows = 99999"))
@@ -131,7 +147,7 @@ def test_a_file_is_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.Monkey
         raise OSError("no space")
 
     monkeypatch.setattr(os, "fsync", cut)
-    with pytest.raises(OSError, match="no space"):
+    with pytest.raises(NodeError, match=r"one\.json: cannot be written: no space"):
         results_files.write(path, {"a": 2})
     assert json.loads(path.read_text()) == {"a": 1}
 
