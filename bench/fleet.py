@@ -3,7 +3,8 @@
 Lays out a federation, lets `abps launch local` run it to its end, and measures:
 
 - ``up_s``: from the start of the command until every center has announced its address,
-- ``pss_gib``: proportional set sizes of all its processes, summed, when they were largest,
+- ``pss_gib``: proportional set sizes of all its processes, summed, when they were largest, and
+  ``pss_end_gib``: the same at the last look at which no center had left yet,
 - ``wall_s``, and ``cpu_ratio``: CPU time of everything (imports, supervisor, daemons, reports) over
   that of the bare local training: the daemon's own step, all centers in turn, one process,
 - ``edges_mismatched``: pairs of centers whose ledgers disagree about a session after the end,
@@ -68,6 +69,7 @@ class Watched:
     wall_s: float
     cpu_s: float
     pss_gib: float
+    pss_end_gib: float
     sockets_most: int
     """Most open descriptors of one process at any look."""
     exit_code: int
@@ -141,7 +143,7 @@ def watch(layout: FederationLayout, command: list[str]) -> Watched:
     cards, expected = layout.directory / "cards", len(layout.centers)
     with (layout.directory / "launch.log").open("w") as log:
         process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
-    up_s, pss, sockets, next_pss = None, 0.0, 0, 0.0
+    up_s, pss, pss_end, sockets, next_pss = None, 0.0, 0.0, 0, 0.0
     while process.poll() is None:
         time.sleep(LOOK_S if up_s is not None else 0.05)
         if up_s is None and len(list(cards.glob("*.json"))) == expected:
@@ -152,11 +154,13 @@ def watch(layout: FederationLayout, command: list[str]) -> Watched:
             found = sum(_pss_bytes(pid) for pid in family) / 2**30
             # While centers leave there are fewer of them: what counts is the fullest house.
             pss = max(pss, found)
+            if len(family) > expected:
+                pss_end = found
             sockets = max([sockets, *(_descriptors(pid) for pid in family[1:])])
     wall = time.monotonic() - begin
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return Watched(up_s, wall, cpu, pss, sockets, process.returncode)
+    return Watched(up_s, wall, cpu, pss, pss_end, sockets, process.returncode)
 
 
 def _family(pid: int) -> list[int]:
@@ -244,6 +248,7 @@ def main() -> None:
         "data": options.data,
         "up_s": seen.up_s,
         "pss_gib": round(seen.pss_gib, 3),
+        "pss_end_gib": round(seen.pss_end_gib, 3),
         "wall_s": round(seen.wall_s, 1),
         "cpu_s": round(seen.cpu_s, 1),
         "bare_training_s": round(bare, 1),

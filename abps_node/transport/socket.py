@@ -41,6 +41,7 @@ from abps_node.transport.edge import EdgeReader
 from abps_node.transport.floods import UNREAD_FRAMES, FloodGuard
 from abps_node.transport.inbox import Identify, Inbox
 from abps_node.transport.links import EVENTS, Links
+from abps_node.transport.memory import give_back
 from abps_node.transport.overhead import wire_bytes
 from abps_node.transport.reports import Counters, Report, Throttle
 from abps_node.transport.routes import Route, RouteTable
@@ -71,7 +72,7 @@ class Transport:
         identify: Identify | None = None,
         queue_frames: int = 64,
         dead_after_s: float = 15.0,
-        idle_s: float = 30.0,
+        idle_s: float = 10.0,
         report_every_s: float = 5.0,
     ) -> None:
         """Nothing is opened before ``start``.
@@ -100,6 +101,7 @@ class Transport:
         self._dead_after_s = dead_after_s
         self._idle_s = idle_s
         self._idle_timer: asyncio.TimerHandle | None = None
+        self._given_back = 0
         self._on_frame = on_frame
         self._identify = identify
         self._misbehavior = Throttle(on_misbehavior, report_every_s)
@@ -288,6 +290,10 @@ class Transport:
         In a federation of hundreds everybody would else end up connected with everybody.
         """
         self._look_for_idle_later()
+        if self.counters.idle_connections > self._given_back:
+            # Those of the last look: libzmq closes them in a thread of its own.
+            self._given_back = self.counters.idle_connections
+            give_back()
         for route in self._routes.opened_and_unused_since(time.monotonic() - self._idle_s):
             self.counters.idle_connections += 1
             self._disconnect(route)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.support.stations import Station, Stations, eventually
 
 IDLE_S = 0.4
@@ -28,6 +30,22 @@ async def test_an_idle_connection_is_closed_and_nobody_is_alarmed(stations: Stat
     assert not a.misbehavior and not b.misbehavior
     assert not a.notices and not b.notices
     assert b.transport.counters.peer("a").connections_lost == 0
+
+
+async def test_what_it_held_goes_back_to_the_system_once(
+    stations: Stations, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[int] = []
+    monkeypatch.setattr(
+        "abps_node.transport.socket.give_back",
+        lambda: looks.append(a.transport.counters.idle_connections),
+    )
+    a, b = await stations.together("a", "b", idle_s=IDLE_S)
+    a.knows(b)
+    for number in range(1, 3):
+        a.send(b, b"one")
+        await eventually(lambda number=number: len(looks) == number)  # type: ignore[misc]
+    assert looks == [1, 2]
 
 
 async def test_the_next_frame_opens_it_again(stations: Stations) -> None:
