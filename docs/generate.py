@@ -50,7 +50,6 @@ BLOCKS: Final[dict[str, dict[str, Callable[[], str]]]] = {
         **{
             f"compare {row} {name}": partial(results.fedcare_comparison, name, row)
             for name, row in COMPARED
-            if (results.FEDCARE / name).exists()
         },
     },
 }
