@@ -98,7 +98,11 @@ def plot(
     from sim import plots, results_files
 
     results = results_files.read(paths)
-    for path in plots.draw(results, out, rows.split(",") if rows else None):
+
+    def told(words: str) -> None:
+        typer.echo(words, err=True)
+
+    for path in plots.draw(results, out, rows.split(",") if rows else None, told):
         typer.echo(path)
 
 

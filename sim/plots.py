@@ -6,7 +6,8 @@ curves in a summary, no beliefs, nobody who rested) is left out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,7 +15,8 @@ import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+from numpy.typing import NDArray
 
 from abps_node.errors import NodeError
 from sim.results_files import make_folder, require_kind
@@ -43,12 +45,31 @@ COLORS: Final = (
 )
 """Okabe and Ito's, told apart with any kind of color vision."""
 STYLES: Final = ("-", "--", "-.", ":", "-", "--", "-.", ":")
+_NOTHING: Final = {
+    "pareto": "no center has both classes in its test split",
+    "rounds": "no curves; a summary has none",
+    "bytes": "no curves of rows that send anything; a summary has none",
+    "isolation": "nobody was without a partner, or this is a summary",
+    "beliefs": "no result holds beliefs (run --beliefs, or beliefs = [row] in an experiment)",
+}
 _MIB: Final = 2**20
+_POINTS_PER_INCH: Final = 72
+_LABEL: Final = (11.0, 8.0)
+"""Width and height that a number needs, in typographic points."""
+_MOST_NAMED: Final = 16
+"""Centers whose names fit beside a heat map."""
 _MOST_PANELS: Final = 6
 
 
-def draw(results: Sequence[Result], out: Path, rows: Sequence[str] | None = None) -> Iterator[Path]:
+def draw(
+    results: Sequence[Result],
+    out: Path,
+    rows: Sequence[str] | None = None,
+    told: Callable[[str], object] | None = None,
+) -> Iterator[Path]:
     """Draw all pictures of every data set among the results; yields the files.
+
+    ``told`` hears of pictures for which the results hold nothing.
 
     Raises ``NodeError`` for a row that is not there, or results of `abps sim tasks`.
     """
@@ -71,6 +92,8 @@ def draw(results: Sequence[Result], out: Path, rows: Sequence[str] | None = None
         for name, figure in pictures.items():
             if figure is not None:
                 yield from save(figure, out / f"{data}-{name}")
+            elif told is not None:
+                told(f"{data}: no picture «{name}»: {_NOTHING[name]}")
 
 
 def pareto(rows: Sequence[Row], data: str) -> Figure | None:
@@ -110,13 +133,13 @@ def pareto(rows: Sequence[Row], data: str) -> Figure | None:
     axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}×"))
     axes.xaxis.set_minor_formatter(NullFormatter())
-    _key(axes, points, spots)
     axes.set_xlabel("bytes exchanged, relative to 50 rounds of FedAvg (left edge: none)")
     axes.set_ylabel("mean AUROC over centers (test)")
     seeds = sorted({len(row.seeds) for row, _ in points})
     bars = "" if seeds == [1] else "; bars: standard deviation over seeds"
     axes.set_title(f"{data}: accuracy against bandwidth, {_many(seeds)}{bars}")
     figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=9)
+    _key(axes, points, spots)
     return figure
 
 
@@ -161,14 +184,6 @@ def _key(
     for number, place in enumerate(order, 1):
         row, auroc = points[place]
         color = _MARKERS[_kind(row.name)][0]
-        axes.annotate(
-            str(number),
-            spots[place],
-            xytext=(5 + 9 * (number % 3), 4 - 9 * (number % 2)),
-            textcoords="offset points",
-            fontsize=7,
-            color=color,
-        )
         axes.text(
             1.02,
             1.0 - (number - 1) / max(30, len(order)),
@@ -179,6 +194,51 @@ def _key(
             va="top",
             color=color,
         )
+    # Where points stand on the paper is known once all else has its place.
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    figure.draw_without_rendering()
+    inches = axes.transData.transform([spots[place] for place in order]) / figure.dpi
+    for number, (place, offset) in enumerate(
+        zip(order, _free_places(inches * _POINTS_PER_INCH), strict=True), 1
+    ):
+        axes.annotate(
+            str(number),
+            spots[place],
+            xytext=offset,
+            textcoords="offset points",
+            ha="center",
+            va="center",
+            fontsize=7,
+            color=_MARKERS[_kind(points[place][0].name)][0],
+            arrowprops={"arrowstyle": "-", "color": "0.7", "lw": 0.5, "shrinkA": 4, "shrinkB": 2},
+        )
+
+
+def _free_places(points: NDArray[np.float64]) -> list[tuple[float, float]]:
+    """For each point an offset near it at which a number covers neither a point nor a number.
+
+    All in typographic points; the nearest free place on rings around the point, right ones first.
+    Nothing stands right above or below, where the bar of the point is.
+    """
+    angles = np.deg2rad([20, -20, 45, -45, 160, -160, 135, -135])
+    rings = [
+        (radius * math.cos(angle), radius * math.sin(angle))
+        for radius in (12.0, 18.0, 26.0, 34.0, 44.0, 56.0)
+        for angle in angles
+    ]
+    taken = [np.array(point) for point in points]
+    found: list[tuple[float, float]] = []
+    for point in points:
+        free = (
+            offset
+            for offset in rings
+            if all(np.any(np.abs(point + offset - other) > _LABEL) for other in taken)
+        )
+        chosen = next(free, rings[0])
+        taken.append(point + chosen)
+        found.append(chosen)
+    return found
 
 
 def curves(
@@ -186,13 +246,16 @@ def curves(
 ) -> Figure | None:
     """Mean test AUROC after each round: mean over seeds, band of one standard deviation."""
     figure, axes = _canvas(8.0, 5.0)
-    drawn = 0
+    drawn, ends = 0, ""
     for place, name in enumerate(rows):
         runs = [each for each in results if each["name"] == name and each.get("history")]
         runs = [each for each in runs if None not in each["history"]["auroc"]]
         if not runs or (over_bytes and not sum(runs[0]["history"]["bytes"])):
             continue
-        length = min(len(each["history"]["auroc"]) for each in runs)
+        lengths = [len(each["history"]["auroc"]) for each in runs]
+        length = min(lengths)
+        if length < max(lengths):
+            ends = " (a curve ends with the first of its seeds that stopped early)"
         values = np.array([each["history"]["auroc"][:length] for each in runs])
         mean = values.mean(0)
         x = np.arange(1, length + 1, dtype=float)
@@ -210,7 +273,10 @@ def curves(
         return None
     if over_bytes:
         axes.set_xscale("log")
-    axes.set_xlabel("MiB per center, each transfer counted once" if over_bytes else "round")
+        axes.set_xlabel(f"MiB per center, each transfer counted once{ends}")
+    else:
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+        axes.set_xlabel(f"round{ends}")
     axes.set_ylabel("mean AUROC over centers (test)")
     axes.set_title(f"{data}: AUROC over {'bytes' if over_bytes else 'rounds'}")
     axes.legend(frameon=False, fontsize=9, loc="center left", bbox_to_anchor=(1.0, 0.5))
@@ -241,6 +307,7 @@ def isolation(results: Sequence[Result], rows: Sequence[str] | None, data: str) 
         axes.stackplot(x, parts, colors=COLORS[: len(causes)], labels=causes, step="mid", lw=0)
         axes.set_title(f"{each['name']} (seed {each['seed']})", fontsize=9)
         axes.set_xlim(1, max(2, len(x)))
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
         axes.spines[["top", "right"]].set_visible(False)
     for axes in panels.flat[len(rested) :]:
         axes.set_visible(False)
@@ -276,6 +343,9 @@ def beliefs(results: Sequence[Result], data: str) -> Figure | None:
         axes.set_facecolor("0.8")
         axes.set_xlabel("peer, largest first")
         axes.set_ylabel("center, largest first")
+        if len(names) <= _MOST_NAMED:
+            axes.set_xticks(range(len(names)), names, rotation=90, fontsize=7)
+            axes.set_yticks(range(len(names)), names, fontsize=7)
     bar = figure.colorbar(image, ax=panels.tolist(), shrink=0.8, extend="both")
     bar.set_label("posterior mean (prior 0.5; gray: no exchange)")
     figure.suptitle(f"{data}: what centers believe of their peers at the end", fontsize=11)

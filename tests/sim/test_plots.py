@@ -48,6 +48,25 @@ def test_all_five_pictures_are_drawn_as_png_and_svg(
     assert ">rejected-by-filter</text>" in svg
 
 
+def test_numbers_at_points_cover_neither_each_other_nor_a_point() -> None:
+    # Five points on one spot, as a row and its control often are, and one beside them.
+    points = np.array([[100.0, 50.0]] * 5 + [[104.0, 53.0]])
+    places = points + np.array(plots._free_places(points))
+    apart = np.abs(places[:, None] - np.concatenate([places, points])[None]) > plots._LABEL
+    free = apart.any(-1)
+    assert free[:, :6][~np.eye(6, dtype=bool)].all()
+    assert free[:, 6:].all()
+    assert (np.abs(places - points)[:, 0] > 8).all()
+
+
+def test_what_is_not_drawn_is_said(results: list[dict[str, Any]], tmp_path: Path) -> None:
+    results_files.write(tmp_path / "kept.json", results_files.summary(results))
+    outcome = abps("sim", "plot", tmp_path / "kept.json", "--out", tmp_path / "out")
+    assert outcome.code == 0
+    for name in ("rounds", "bytes", "isolation", "beliefs"):
+        assert f"synthetic: no picture «{name}»: " in outcome.err
+
+
 def test_the_same_results_give_the_same_file(results: list[dict[str, Any]], tmp_path: Path) -> None:
     row = table(results)
     for folder in ("one", "two"):
