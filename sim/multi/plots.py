@@ -92,7 +92,7 @@ def trend(data: str, option: str, by_row: Mapping[str, list[tuple[float, TaskRow
     left.legend(fontsize=7, frameon=False)
     seeds = {len(row.seeds) for points in by_row.values() for _, row in points}
     few, many = min(seeds), max(seeds)
-    told = f"{few} seeds" if few == many else f"{few} to {many} seeds"
+    told = f"{few} to {many} seeds" if few < many else f"{few} seed{'s' * (few > 1)}"
     figure.suptitle(f"{data}, {told}", fontsize=10)
     return figure
 
