@@ -9,9 +9,10 @@ process (4.3.5, «Assertion failed: !_io_error», zeromq/libzmq#4364). So queues
 and this guard has one for both: bytes received on the TCP connection, which only the kernel knows,
 minus those still unread in the kernel, minus those that were delivered to the application, are what
 libzmq keeps. Where it keeps more than a bounded queue honestly could, the connection is reset, and
-libzmq frees what no message was. It asks once a second, and at once when the memory of the process
-has grown, at which it looks several times a second, for that costs next to nothing. What a flood
-can gain is the bound plus what arrives between two looks, which is more where the loop is busy for
+libzmq frees what no message was; whole messages still wait, so the peer may not come back before
+they are read (``trust.Patience``). The guard asks once a second, and at once when the memory of the
+process has grown, at which it looks several times a second, for that is cheap. What a flood can
+gain is the bound plus what arrives between two looks, which is more where the loop is busy for
 long; in memory that is twice as much for large frames under CURVE, up to 14 times as much for small
 ones, and up to 32 times in clear, where an empty part of 2 bytes takes 64.
 
@@ -41,8 +42,10 @@ LATEST_LOOK_S: Final = 0.3
 """…and how often at least: longer than a daemon's calm tick, at which it looks on the way…"""
 CALM_LOOK_S: Final = 1.0
 """…and how often the connections are, as long as it does not grow."""
+FLOOD: Final = "flood"
+"""The reason for which a connection is cut that piles up memory."""
 UNREAD_FRAMES: Final = 4
-"""So many of the longest frames of one connection may wait to be read: an honest peer sends one."""
+"""So many of the longest frames of one peer may wait to be read: an honest one sends one."""
 _ALLOWANCE_BYTES: Final = 256 * 1024
 """Handshake, libzmq's read buffer, pings of other programs between two looks."""
 _GROWTH_BYTES: Final = _ALLOWANCE_BYTES
@@ -210,20 +213,29 @@ class FloodGuard:
             self.look()
 
     def look(self) -> None:
-        """Compare every connection with its bound, once."""
-        now = self._looked = time.monotonic()
+        """Compare what is kept of every peer, over all its connections, with the bound, once."""
+        self._looked = time.monotonic()
         self._memory.mark()
+        kept: dict[str | int, int] = {}
+        for descriptor, connection in self._connections.items():
+            owner = connection.peer or descriptor
+            kept[owner] = kept.get(owner, 0) + self._kept(descriptor, connection)
         for descriptor, connection in list(self._connections.items()):
-            allowed = self._bound + int(_ALLOWANCE_PER_S * (now - connection.since))
-            kept = 0
-            # An OSError means that libzmq has closed it, of which the news is on its way.
-            with contextlib.suppress(OSError), _borrowed(descriptor, connection) as tcp:
-                kept = _received(tcp) - connection.taken
-                if kept > allowed:
-                    kept -= _unread(tcp)
-            if kept > allowed:
-                found = f"found {kept} bytes received and not delivered in whole messages"
-                self._end(descriptor, "flood", f"{found}, allowed: {allowed}")
+            found = kept[connection.peer or descriptor]
+            if found > self._bound:
+                text = f"found {found} bytes received and not delivered in whole messages"
+                self._end(descriptor, FLOOD, f"{text}, allowed: {self._bound}")
+
+    def _kept(self, descriptor: int, connection: _Connection) -> int:
+        """Bytes that libzmq keeps of a connection, less what pings may be among them."""
+        pings = int(_ALLOWANCE_PER_S * (self._looked - connection.since))
+        kept = 0
+        # An OSError means that libzmq has closed it, of which the news is on its way.
+        with contextlib.suppress(OSError), _borrowed(descriptor, connection) as tcp:
+            kept = _received(tcp) - connection.taken - pings
+            if kept > 0:
+                kept -= _unread(tcp)
+        return max(0, kept)
 
     def _end(self, descriptor: int, reason: str, detail: str) -> None:
         connection = self._connections[descriptor]

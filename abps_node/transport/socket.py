@@ -38,14 +38,14 @@ from abps_node.errors import BindError, TransportError
 from abps_node.keys import KeyPair
 from abps_node.transport import options
 from abps_node.transport.edge import EdgeReader
-from abps_node.transport.floods import UNREAD_FRAMES, FloodGuard
+from abps_node.transport.floods import FLOOD, UNREAD_FRAMES, FloodGuard
 from abps_node.transport.inbox import Identify, Inbox
 from abps_node.transport.links import EVENTS, Links
 from abps_node.transport.memory import give_back
 from abps_node.transport.overhead import wire_bytes
 from abps_node.transport.reports import Counters, Report, Throttle
 from abps_node.transport.routes import Route, RouteTable
-from abps_node.transport.trust import AllowList, Gatekeeper, Keys
+from abps_node.transport.trust import HANDSHAKES, AllowList, Gatekeeper, Keys, Patience
 from abps_node.transport.undeliverable import Reason, Undeliverable
 
 REFUSAL_HOLD_S: Final = 2.0
@@ -107,6 +107,7 @@ class Transport:
         self._misbehavior = Throttle(on_misbehavior, report_every_s)
         self._notice = Throttle(on_notice or _ignore, report_every_s)
         self._allowed = AllowList(center_id, roster, with_keys=keys is not None)
+        self._patience = Patience()
         self._routes = RouteTable()
         self._addresses: dict[str, str] = {}
         self._refused_until: dict[str, float] = {}
@@ -125,7 +126,9 @@ class Transport:
         if self._open:
             raise TransportError(f"{self._center_id}: the transport is open already")
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        self._gatekeeper = Gatekeeper(self._context, self._allowed, self._refuse_key)
+        self._gatekeeper = Gatekeeper(
+            self._context, self._allowed, self._patience, self._refuse_key
+        )
         self._gatekeeper.start()
         self._socket = self._context.socket(zmq.ROUTER)
         self._monitor = self._socket.get_monitor_socket(EVENTS)
@@ -266,6 +269,8 @@ class Transport:
         address = self._addresses.get(peer)
         if address is None:
             raise Undeliverable(peer, Reason.NO_ADDRESS, "discovery has told none")
+        if self._patience.holds_off(peer):
+            raise Undeliverable(peer, Reason.HELD_OFF, "it flooded this center")
         if time.monotonic() < self._refused_until.get(peer, 0.0):
             raise Undeliverable(peer, Reason.REFUSED_BY_PEER, f"{address} does not know our key")
         options.allow_ipv6(self._socket, address)
@@ -324,10 +329,16 @@ class Transport:
             self._disconnect(route)
         self._guard.cut_peer(peer, "its key is no longer on the roster")
 
-    def _refuse_key(self, key: str, address: str) -> None:
-        self.counters.refused_handshakes["unknown-key"] += 1
-        detail = f"found the key {key} from {address}, allowed: the roster"
-        self._misbehavior(None, "unknown-key", detail)
+    def _refuse_key(self, peer: str | None, key: str, address: str) -> None:
+        if peer is None:
+            self.counters.refused_handshakes["unknown-key"] += 1
+            detail = f"found the key {key} from {address}, allowed: the roster"
+            self._misbehavior(None, "unknown-key", detail)
+            return
+        self.counters.refused_handshakes["too-often"] += 1
+        detail = f"found one more connection from {address}, allowed: {HANDSHAKES}, then 1 a second"
+        if not self._patience.holds_off(peer):
+            self._misbehavior(peer, "too-often", detail)
 
     def _refused_by(self, peer: str, endpoint: str) -> None:
         self._refused_until[peer] = time.monotonic() + REFUSAL_HOLD_S
@@ -340,6 +351,11 @@ class Transport:
 
     def _was_cut(self, peer: str | None, reason: str, detail: str) -> None:
         self.counters.cut_connections[reason] += 1
+        if reason == FLOOD and peer is not None:
+            seconds = self._patience.hold_off(peer)
+            if seconds:
+                detail = f"{detail}; no connection with it for {seconds:g} s"
+            self.drop(peer)
         self._misbehavior(peer, reason, detail)
 
     def _new_guard(self) -> FloodGuard:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -24,7 +25,51 @@ ZAP_DOMAIN: Final = "abps"
 Keys = str | tuple[str, ...]
 """Of one center: its public key (z85), or several."""
 
+HOLD_S: Final = 30.0
+"""Whoever flooded may not connect for so long, the next time for twice as long…"""
+MOST_HOLD_S: Final = 1800.0
+"""…up to this; and it is forgotten so long after the last time."""
+HANDSHAKES: Final = 32
+"""So many connections one peer may open at once, and one more each second."""
+
 _log = logging.getLogger(__name__)
+
+
+class Patience:
+    """With peers that are known and yet flood, or open connections without end.
+
+    What a peer sent before its connection ended still waits to be read: whoever could come back at
+    once would pile up one rest upon the other.
+    """
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._held: dict[str, tuple[float, float]] = {}
+        """Until when, and for how long."""
+        self._opened: dict[str, tuple[float, float]] = {}
+        """Handshakes that are left, and when that was so."""
+
+    def hold_off(self, peer: str) -> float:
+        """Refuse its connections for a while, in seconds; 0 if that is so already."""
+        until, last = self._held.get(peer, (0.0, 0.0))
+        if self._now() < until:
+            return 0.0
+        again = last and self._now() - until < MOST_HOLD_S
+        seconds = min(2 * last, MOST_HOLD_S) if again else HOLD_S
+        self._held[peer] = (self._now() + seconds, seconds)
+        return seconds
+
+    def holds_off(self, peer: str) -> bool:
+        """Whether it may not connect now, nor is connected to."""
+        return self._now() < self._held.get(peer, (0.0, 0.0))[0]
+
+    def bears(self, peer: str) -> bool:
+        """Whether one more connection of this peer is borne; counts it."""
+        left, then = self._opened.get(peer, (float(HANDSHAKES), self._now()))
+        left = min(float(HANDSHAKES), left + self._now() - then)
+        borne = left >= 1.0 and not self.holds_off(peer)
+        self._opened[peer] = (left - 1.0 if borne else left, self._now())
+        return borne
 
 
 class AllowList:
@@ -101,10 +146,12 @@ class Gatekeeper(Authenticator):
         self,
         context: zmq.Context[Any],
         allowed: AllowList,
-        refused: Callable[[str, str], None],
+        patience: Patience,
+        refused: Callable[[str | None, str, str], None],
     ) -> None:
         super().__init__(context, log=_log)
         self._allow_list = allowed
+        self._patience = patience
         self._refused = refused
         self._address = ""
         self._reader: EdgeReader | None = None
@@ -112,12 +159,13 @@ class Gatekeeper(Authenticator):
         self.configure_curve_callback(ZAP_DOMAIN, self)
 
     def callback(self, domain: str, key: bytes) -> bool:
-        """Whether this key (z85) may connect; ``refused`` hears of key and address if not."""
+        """Whether this key (z85) may connect; ``refused`` hears of peer, key and address if not."""
         text = key.decode("ascii")
-        known = self._allow_list.owner(text) is not None
-        if not known:
-            self._refused(text, self._address)
-        return known
+        peer = self._allow_list.owner(text)
+        welcome = peer is not None and self._patience.bears(peer)
+        if not welcome:
+            self._refused(peer, text, self._address)
+        return welcome
 
     def start(self) -> None:
         """Bind the ZAP address of the context and serve it. Must precede the socket's bind."""

@@ -20,6 +20,8 @@ class Reason(StrEnum):
     """The peer, or the network to it, takes frames slower than they are sent."""
     REFUSED_BY_PEER = "refused-by-peer"
     """The peer does not know the own key; tried again after a moment."""
+    HELD_OFF = "held-off"
+    """The peer flooded this center and is left alone for a while."""
     TOO_LARGE = "too-large"
     """Longer than the limit, which holds on both sides."""
     CLOSED = "closed"

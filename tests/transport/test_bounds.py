@@ -16,6 +16,7 @@ from abps_node.errors import TransportError
 from abps_node.keys import KeyPair, generate
 from abps_node.transport import Undeliverable, floods
 from abps_node.transport.floods import AVAILABLE, FloodGuard
+from abps_node.transport.trust import HANDSHAKES, HOLD_S, MOST_HOLD_S, Patience
 from tests.support.stations import MAX_FRAME, Station, Stations, eventually
 
 Pair = tuple[socket.socket, socket.socket]
@@ -183,6 +184,61 @@ async def test_an_endless_multipart_message_is_cut_off(stations: Stations) -> No
 
 
 @pytest.mark.skipif(not AVAILABLE, reason="needs TCP_INFO")
+async def test_who_floods_may_not_come_back_at_once(stations: Stations) -> None:
+    """Else the rests of all its connections, which wait to be read, would pile up."""
+    a, b = await stations.together("a", "b")
+    peer = stations.raw(b, a.keys, options={zmq.SNDHWM: 0})
+    peer.send(b"I am a")
+    await eventually(lambda: b.frames)
+    for _ in range(10_000):
+        peer.send(bytes(100))
+    time.sleep(0.4)  # this loop reads nothing meanwhile, as where it is busy
+    await eventually(lambda: ("a", "flood") in b.reasons())
+    # libzmq connects again by itself.
+    await eventually(lambda: b.transport.counters.refused_handshakes["too-often"])
+    assert b.transport.counters.cut_connections["flood"] == 1
+    b.knows(a)
+    with pytest.raises(Undeliverable) as caught:
+        b.send(a, b"hello")
+    assert caught.value.reason == "held-off"
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_patience_shrinks_with_every_flood_and_comes_back() -> None:
+    clock = Clock()
+    patience = Patience(clock)
+    assert patience.hold_off("a") == HOLD_S
+    assert patience.hold_off("a") == 0.0, "it is held off already"
+    assert patience.holds_off("a") and not patience.bears("a")
+    assert not patience.holds_off("b") and patience.bears("b")
+    clock.now += HOLD_S
+    assert not patience.holds_off("a") and patience.bears("a")
+    assert patience.hold_off("a") == 2 * HOLD_S
+    for _ in range(20):
+        clock.now += MOST_HOLD_S
+        seconds = patience.hold_off("a")
+    assert seconds == MOST_HOLD_S
+    clock.now += 2 * MOST_HOLD_S
+    assert patience.hold_off("a") == HOLD_S
+
+
+def test_connections_without_end_are_not_borne() -> None:
+    clock = Clock()
+    patience = Patience(clock)
+    assert [patience.bears("a") for _ in range(HANDSHAKES + 2)] == [True] * HANDSHAKES + [False] * 2
+    clock.now += 1.0
+    assert [patience.bears("a") for _ in range(2)] == [True, False]
+    clock.now += 1000.0
+    assert sum(patience.bears("a") for _ in range(2 * HANDSHAKES)) == HANDSHAKES
+
+
+@pytest.mark.skipif(not AVAILABLE, reason="needs TCP_INFO")
 class TestFloodGuard:
     """The guard on plain TCP connections, looking only when it is told to."""
 
@@ -190,6 +246,7 @@ class TestFloodGuard:
     def pair(self) -> Iterator[Pair]:
         with socket.create_server(("127.0.0.1", 0)) as server:
             self.port = server.getsockname()[1]
+            self.server = server
             with socket.create_connection(server.getsockname()) as sender:
                 accepted, _ = server.accept()
                 with accepted:
@@ -254,6 +311,23 @@ class TestFloodGuard:
         accepted.recv(1 << 15, socket.MSG_WAITALL)
         guard.look()
         assert len(cuts) == 1
+
+    def test_what_a_peer_keeps_counts_over_all_its_connections(self, pair: Pair) -> None:
+        sender, accepted = pair
+        guard, cuts = self.guard()
+        with socket.create_connection(("127.0.0.1", self.port)) as again:
+            other, _ = self.server.accept()
+            with other:
+                for each in (accepted, other):
+                    guard.opened(each.fileno(), False, self.port)
+                    guard.delivered(each.fileno(), "a", 0)
+                self.move(sender, accepted, 700_000)
+                self.move(again, other, 500_000)
+                guard.look()
+                assert not cuts
+                self.move(again, other, 300_000)
+                guard.look()
+        assert [cut[:2] for cut in cuts] == [("a", "flood")] * 2
 
     def test_a_descriptor_that_became_something_else_is_left_alone(self, pair: Pair) -> None:
         sender, accepted = pair
