@@ -1,9 +1,9 @@
 """How long Table 1 takes on the International Stroke Trial: all rows and seeds, on all cores.
 
 Needs the data (``ABPS_DATA_DIR``). Prints a line per cell and, as its last line, one JSON object:
-``seconds`` of wall time for all rows; ``seconds_paper_rows``, the part of it that the 20 rows of the
-paper's own table took (their cells' seconds over the number of processes, which are never idle before
-the end); ``cells``, ``cores`` and ``seconds_by_row``.
+``seconds`` of wall time for all rows; ``seconds_paper_rows``, the part of it that the 20 rows of
+the paper's own table took (seconds of their cells over the number of processes, which idle only at
+the very end); ``cells``, ``cores`` and ``seconds_by_row``.
 """
 
 from __future__ import annotations
