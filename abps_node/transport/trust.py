@@ -18,6 +18,7 @@ from zmq.auth import Authenticator
 from abps_node.errors import TransportError
 from abps_node.keys import is_public_key
 from abps_node.transport.edge import EdgeReader
+from protocol.timing import TokenBucket
 
 ZAP_DOMAIN: Final = "abps"
 """Must be the same on the socket and here, else libzmq refuses everybody without a word."""
@@ -46,8 +47,7 @@ class Patience:
         self._now = now
         self._held: dict[str, tuple[float, float]] = {}
         """Until when, and for how long."""
-        self._opened: dict[str, tuple[float, float]] = {}
-        """Handshakes that are left, and when that was so."""
+        self._handshakes: dict[str, TokenBucket] = {}
 
     def hold_off(self, peer: str) -> float:
         """Refuse its connections for a while, in seconds; 0 if that is so already."""
@@ -65,11 +65,8 @@ class Patience:
 
     def bears(self, peer: str) -> bool:
         """Whether one more connection of this peer is borne; counts it."""
-        left, then = self._opened.get(peer, (float(HANDSHAKES), self._now()))
-        left = min(float(HANDSHAKES), left + self._now() - then)
-        borne = left >= 1.0 and not self.holds_off(peer)
-        self._opened[peer] = (left - 1.0 if borne else left, self._now())
-        return borne
+        bucket = self._handshakes.setdefault(peer, TokenBucket(1.0, HANDSHAKES))
+        return not self.holds_off(peer) and bucket.take(self._now())
 
 
 class AllowList:
