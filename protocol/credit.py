@@ -13,10 +13,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations
+from typing import TypeVar
 
 from protocol.contract import Policy
 
 Coalition = frozenset[str]
+_Player = TypeVar("_Player", str, int)
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,7 @@ def _exact(plan: CreditPlan, utilities: Mapping[Coalition, float]) -> dict[str, 
     }
 
 
-def _subsets(players: tuple[str, ...]) -> tuple[Coalition, ...]:
+def _subsets(players: Sequence[_Player]) -> tuple[frozenset[_Player], ...]:
     sizes = range(len(players) + 1)
     return tuple(frozenset(some) for size in sizes for some in combinations(players, size))
 
@@ -99,7 +101,7 @@ def _subsets(players: tuple[str, ...]) -> tuple[Coalition, ...]:
 @lru_cache(maxsize=16)
 def _marginals(n: int) -> tuple[tuple[tuple[int, int, int], ...], ...]:
     """For each of n players: weight of a marginal, places of the subsets with and without it."""
-    subsets = [frozenset(some) for size in range(n + 1) for some in combinations(range(n), size)]
+    subsets = _subsets(range(n))
     place = {subset: number for number, subset in enumerate(subsets)}
     factorial = [math.factorial(number) for number in range(n + 1)]
     return tuple(
