@@ -1,5 +1,5 @@
 # make demo    seven care units federate on this machine; ends by itself with a table
-# make test    style, types, import directions, all tests (quick ones three at a time, slow ones in turn)
+# make test    style, types, import directions, all tests (quick ones four at a time, slow ones two)
 # make docs    write the generated pages of docs/ anew
 # make bench   cost of the wire against bare CURVE sockets
 # make chaos   twelve centers, 200 random faults, some minutes; its figures are in docs/reliability.md
@@ -28,8 +28,8 @@ services:
 	@tests/services.sh
 
 test: lint
-	$(BIN)/pytest -m "not slow" -n 3 --dist loadfile
-	$(BIN)/pytest -m slow
+	$(BIN)/pytest -m "not slow" -n 4 --dist loadfile
+	$(BIN)/pytest -m slow -n 2 --dist loadfile
 
 lint: venv
 	$(BIN)/ruff check .

@@ -151,10 +151,11 @@ def watch(layout: FederationLayout, command: list[str]) -> Watched:
         if up_s is not None and time.monotonic() >= next_pss:
             next_pss = time.monotonic() + PSS_EVERY_S
             family = _family(process.pid)
-            found = sum(_pss_bytes(pid) for pid in family) / 2**30
+            sizes = [size for pid in family if (size := _pss_bytes(pid))]
+            found = sum(sizes) / 2**30
             # While centers leave there are fewer of them: what counts is the fullest house.
             pss = max(pss, found)
-            if len(family) > expected:
+            if len(sizes) > expected:  # one that has ended and was not collected yet has none
                 pss_end = found
             sockets = max([sockets, *(_descriptors(pid) for pid in family[1:])])
     wall = time.monotonic() - begin

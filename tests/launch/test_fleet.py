@@ -1,4 +1,4 @@
-"""Real daemons under the supervisor: stopped, all restarted at once, one without its port."""
+"""Real daemons under the supervisor: stopped, all restarted at once, one slow, one without port."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from tests.support.center_processes import ROOT, WAIT_S, last_round, wait_until
 from tests.support.layouts import patients, small_federation
 from tests.support.records import make_contract
 from tests.support.soundness import check_state, disagreements
+from tests.support.throttle import slowed
 
 CENTERS = [f"c{number:02d}" for number in range(12)]
 
@@ -59,6 +60,33 @@ def test_twelve_centers_are_stopped_and_restarted_all_at_once(tmp_path: Path) ->
         status = Reader(center.state_dir).status()
         assert (status.condition, status.last_round, status.incarnation) == ("finished", 5, 2)
         assert not status.peers.get("suspect"), f"{center.id} still suspects somebody"
+        check_state(center)
+
+
+@pytest.mark.slow
+def test_a_center_twenty_times_slower_ends_after_others_and_is_not_given_up(tmp_path: Path) -> None:
+    values = make_contract(preset="abps+p+q+k1", rounds=4).model_dump(
+        mode="json", exclude_none=True
+    )
+    values["pacing"] = {"round_min_s": 0.5, "negotiation_s": 5.0, "linger_s": 60.0}
+    tables = dict.fromkeys(["far", "mid", "near", "slow"], patients(60))
+    layout = write_federation(tmp_path / "fed", values, tables, compare_alone=False)
+    run = start(layout)
+    wait_until(lambda: min(last_rounds(layout)) >= 1, "every center has a round", 2 * WAIT_S)
+    readers = {center.id: Reader(center.state_dir) for center in layout.centers}
+    pid = readers["slow"].status().pid
+    assert pid is not None
+    with slowed(pid, 20):
+        out, said = run.communicate(timeout=2 * WAIT_S)
+    assert run.returncode == 0, out + said
+    assert "started again" not in out and "killed" not in out
+    ends = {name: reader.status() for name, reader in readers.items()}
+    assert {(end.condition, end.last_round) for end in ends.values()} == {("finished", 4)}
+    last = {name: end.last_round_at or 0.0 for name, end in ends.items()}
+    assert min(last, key=lambda name: last[name]) != "slow"
+    assert disagreements(layout.centers) == []
+    for center in layout.centers:
+        assert not ends[center.id].peers.get("suspect"), f"{center.id} still suspects somebody"
         check_state(center)
 
 
