@@ -16,6 +16,8 @@ from protocol.contract import CENTER_ID_PATTERN, Data
 
 CENTER_FILE = "center.toml"
 FEDERATION_FILE = "federation.toml"
+_DIRECTORY_MODE = 0o700
+"""Of a new folder; keys lie in it, and the patient table unless it is put elsewhere."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,7 @@ def _schema_text(schema: Path, shared: Path) -> str:
 
 def _make_directory(directory: Path) -> None:
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(_DIRECTORY_MODE, parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"{directory}: cannot be made: {error.strerror}") from error
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from rich.console import Console
 
-from abps_node.cli.human import metric_name
+from abps_node.cli.human import count, metric_name
 from abps_node.config import CenterConfig
 from abps_node.errors import StoreError
 from abps_node.exits import ExitCode
@@ -80,10 +80,11 @@ def launch_local(
     with recorded(layout.directory, job):
         if command is None:
             warm_up(layout.contract)
-        launch = _Launch(layout, progress)
+        hurry = job is None
+        launch = _Launch(layout, progress, hurry)
         gate = StartGate(len(layout.centers)) if command is None else None
         start = partial(fork_daemon, gate=gate) if command is None else _starting(command)
-        policy, hurry = restarts or RestartPolicy(), job is None
+        policy = restarts or RestartPolicy()
         supervisor = Supervisor(
             layout.centers, start, launch, policy, grace_s, hurry=hurry, gate=gate
         )
@@ -102,8 +103,8 @@ def too_many(centers: int, cores: int) -> str | None:
     if centers <= CENTERS_PER_CORE * cores:
         return None
     return (
-        f"{centers} centers share {cores} cores, more than {CENTERS_PER_CORE} on each: rounds will "
-        "last longer than the contract's least time, and slow answers may cost partners"
+        f"{centers} centers share {count(cores, 'core')}, more than {CENTERS_PER_CORE} on each: "
+        "rounds will last longer than the contract's least time, and slow answers may cost partners"
     )
 
 
@@ -119,7 +120,7 @@ def _starting(command: Command) -> Start:
 def _title(layout: FederationLayout) -> str:
     policy = layout.contract.policy
     return (
-        f"{layout.contract.name}: {len(layout.centers)} centers, preset {policy.preset}, "
+        f"{layout.contract.name}: {count(len(layout.centers), 'center')}, preset {policy.preset}, "
         f"goal {policy.goal}, κ {policy.kappa}, {policy.rounds} rounds"
     )
 
@@ -171,11 +172,12 @@ def _is_done(center: CenterConfig, status: Status | None) -> bool:
 class _Launch:
     """One run of all centers, as people see it."""
 
-    def __init__(self, layout: FederationLayout, progress: Progress) -> None:
+    def __init__(self, layout: FederationLayout, progress: Progress, hurry: bool) -> None:
         self._layout = layout
         self._progress = progress
         self._wards: dict[str, Ward] = {}
         self._readers: dict[str, Reader] = {}
+        self._hurry = hurry
         self._stopping = False
         self.period_s = max(progress.period_s, len(layout.centers) / _LOOKS_PER_S)
 
@@ -195,7 +197,8 @@ class _Launch:
     def stopping(self) -> None:
         """See ``Listener``."""
         self._stopping = True
-        self._progress.say("stopping all centers; once more kills them at once", warn=True)
+        again = "; once more kills them at once" if self._hurry else ""
+        self._progress.say(f"stopping all centers{again}", warn=True)
 
     def ended(self, ward: Ward, code: int, restart_s: float | None) -> None:
         """Name a center that ended otherwise than it should."""

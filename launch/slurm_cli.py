@@ -65,6 +65,7 @@ def slurm(
     """
     from abps_node.sbatch import more_options
     from launch.layout import read_layout
+    from launch.local import too_many
     from launch.slurm import Job, nodes_for, render, submit
     from launch.slurm_task import JOBS_FOLDER
 
@@ -82,12 +83,14 @@ def slurm(
         interface=interface,
     )
     script = render(job, layout)
+    share = -(-centers // job.nodes)
+    if crowd := too_many(share, cpus_per_node):
+        typer.echo(f"on a node {crowd}; more with --nodes or --cpus-per-node", err=True)
     if dry_run:
         typer.echo(script, nl=False)
         return
     number = submit(layout, script)
     logs = directory / JOBS_FOLDER / f"job-{number}*.txt"
-    share = -(-centers // job.nodes)
     typer.echo(
         f"Job {number}: {centers} centers on {job.nodes} nodes, up to {share} each. Output: {logs}"
     )

@@ -11,7 +11,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from abps_node.cli.human import fits
+from abps_node.cli.human import count, fits
 from abps_node.config import CenterConfig
 from abps_node.errors import DataError, StoreError
 from abps_node.store.reader import Reader
@@ -218,9 +218,10 @@ def remarks(rows: Sequence[CenterSummary]) -> list[str]:
             lines.append(f"{words}, with the intervals apart: {', '.join(names)}.")
     isolated = sum((Counter(row.isolated) for row in rows), Counter[str]())
     if isolated:
+        total = isolated.total()
         lines.append(
-            f"{isolated.total()} rounds were spent without a partner, {_intentional(isolated)} of "
-            "them intentionally, by the center's own filter or belief."
+            f"{count(total, 'round')} {'was' if total == 1 else 'were'} spent without a partner, "
+            f"{_intentional(isolated)} of them intentionally, by the center's own filter or belief."
         )
     unfinished = [row.id for row in rows if not row.finished]
     if unfinished:

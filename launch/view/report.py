@@ -160,11 +160,12 @@ def _validation(found: Gathered) -> str:
     for place, metric in enumerate(metrics):
         names = [name for name, measured in found.metrics.items() if measured == metric]
         values = {name: found.validations.get(name, {}) for name in names}
-        figure = pictures.validation(values, metric_name(metric))
+        measure = "AUROC" if metric == "auroc" else metric_name(metric)
+        figure = pictures.validation(values, measure)
         if figure is not None:
-            title = f"Validation {metric_name(metric)} over the rounds"
+            title = f"Validation {measure} over the rounds"
             words = f"A thin line for each of {count(len(names), 'center')}, a thick median."
-            caption = f"{metric_name(metric)} of {count(len(names), 'center')}."
+            caption = f"{measure} of {count(len(names), 'center')}."
             parts.append(picture(inline(figure, f"rounds{place}", title, words), caption))
     if len(metrics) > 1:
         parts.append(

@@ -137,8 +137,9 @@ def render(
         urgent = urgent[: max(2, left // 3)]
         rows = rows[: max(3, left - len(urgent))]
     parts: list[RenderableType] = [*_head(overview), *_reasons(overview, urgent)]
-    parts += [_fitting(rows, overview.at, console), *_more(overview, rows)]
-    return Group(*parts, *(_legend(overview) if legend else ()))
+    made = _fitting(rows, overview.at, console)
+    parts += [made, *_more(overview, rows)]
+    return Group(*parts, *(_legend(overview, made) if legend else ()))
 
 
 def shown_rows(rows: Sequence[Row], everyone: bool) -> list[Row]:
@@ -200,16 +201,12 @@ def _more(overview: Overview, rows: Sequence[Row]) -> list[Text]:
     return [Text(f"… and {count(more, 'center')} more; --all lists them.")] if more else []
 
 
-def _legend(overview: Overview) -> list[Text]:
+def _legend(overview: Overview, made: Table) -> list[Text]:
     from rich.text import Text
 
     if all(row.look.status is None for row in overview.rows):
         return []
-    words = (
-        "Validation: of the last committed round, on the center's own validation split. Test "
-        "AUROC: alone → federated, measured once after the last round. Bytes: sent / received on "
-        "the wire. Seen: the last sign of life."
-    )
+    words = " ".join(_LEGEND[str(c.header)] for c in made.columns if c.header in _LEGEND)
     return [Text(), Text(words, style="dim")]
 
 
@@ -225,6 +222,12 @@ _COLUMNS: Final = (
     "bytes",
     "seen",
 )
+_LEGEND: Final = {
+    "validation": "Validation: of the last committed round, on the center's own validation split.",
+    "test AUROC": "Test AUROC: alone → federated, measured once after the last round.",
+    "bytes": "Bytes: sent / received on the wire.",
+    "seen": "Seen: the last sign of life.",
+}
 _LESS: Final[tuple[frozenset[str], ...]] = (
     frozenset(),
     frozenset({"host"}),

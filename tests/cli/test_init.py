@@ -39,7 +39,8 @@ def test_new_folder_loads_as_it_is(tmp_path: Path) -> None:
 def test_secret_is_for_its_owner_only(tmp_path: Path) -> None:
     abps("init", tmp_path / "north")
     keys = tmp_path / "north/keys"
-    assert stat.S_IMODE(keys.stat().st_mode) == 0o700
+    for folder in (keys, keys.parent):
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert stat.S_IMODE((keys / "north.secret").stat().st_mode) == 0o600
 
 

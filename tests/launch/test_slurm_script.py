@@ -90,6 +90,18 @@ def test_submission(
     assert "--nodes=2" in options(script.read_text())
 
 
+def test_too_many_centers_for_the_cores_of_a_node_are_warned_of(
+    layout: FederationLayout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("launch.local.CENTERS_PER_CORE", 1)
+    command = ("launch", "slurm", layout.directory, "--dry-run", "--nodes")
+    outcome = abps(*command, "2")
+    assert outcome.code == 0 and "#SBATCH --nodes=2" in outcome.out
+    (line,) = outcome.err.splitlines()
+    assert line.startswith("on a node 2 centers share 1 core, more than 1 on each: ")
+    assert abps(*command, "2", "--cpus-per-node", "2").err == ""
+
+
 @pytest.mark.parametrize(
     ("nodes", "per_node", "wanted"),
     [(1, None, 1), (12, None, 12), (None, 1, 12), (None, 12, 1), (None, 5, 3), (4, 3, 4)],

@@ -116,6 +116,8 @@ def test_remarks_name_a_winner_only_where_there_is_one(layout: FederationLayout)
     assert "Federated is higher, with the intervals apart: apart." in text
     assert "Alone is higher" not in text
     assert "6 rounds were spent without a partner, 4 of them intentionally" in text
+    once = replace(center(None, None), isolated={"all-busy": 1})
+    assert any(line.startswith("1 round was spent") for line in summary.remarks([once]))
     assert "Not finished: dead." in text
 
 

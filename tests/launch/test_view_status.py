@@ -84,6 +84,11 @@ def test_a_narrow_terminal_cuts_nothing_of_what_is_needed(
     overview = status.collect(layout, time.time())
     lines = shown(overview, width).splitlines()
     assert max(map(len, lines)) <= width
+    (heading,) = [line for line in lines if line.split()[:2] == ["center", "state"]]
+    legend = " ".join(lines)
+    assert "Seen: " in legend
+    assert ("Bytes: " in legend) == (" bytes " in heading)
+    assert ("Validation: " in legend) == (" validation " in heading)
     assert {line.split()[0] for line in lines if line and line.split()[0] in made.CENTERS} == set(
         made.CENTERS
     )

@@ -155,6 +155,7 @@ def test_a_cancelled_job_leaves_whole_rounds_and_is_submitted_again(
     cluster.cancel(job)
     assert cluster.wait(job, ENDED_S) == "CANCELLED"
     assert every(layout, lambda status: status.condition in ("stopped", "dead"))
+    assert "once more" not in printed(layout), "Slurm repeats its signals"
     check_whole_rounds(layout)
     again = submit(layout, "--centers-per-node", "4")
     assert cluster.wait(again, ENDED_S) == "COMPLETED", printed(layout)
