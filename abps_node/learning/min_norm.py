@@ -70,11 +70,17 @@ def kkt_residual(gram: FloatArray, weights: FloatArray) -> float:
 
 
 def _two(first: float, mixed: float, second: float) -> FloatArray:
-    """μ_1 = clip(⟨g_2 − g_1, g_2⟩ / ‖g_1 − g_2‖²); equal gradients share evenly."""
-    distance2 = first + second - 2.0 * mixed
-    if distance2 <= 0.0:  # equal up to rounding: every weight attains the same
+    """μ_1 = clip(⟨g_2 − g_1, g_2⟩ / ‖g_1 − g_2‖²); equal gradients share evenly.
+
+    Whether one of the two is the answer alone is read from the numerators: between gradients that
+    are all but equal their sum, the denominator, has no digit left.
+    """
+    first_ends, second_ends = first <= mixed, second <= mixed
+    if first_ends and second_ends:
         return np.array([0.5, 0.5])
-    share = min(1.0, max(0.0, (second - mixed) / distance2))
+    if first_ends or second_ends:
+        return np.array([float(first_ends), float(second_ends)])
+    share = min(1.0, (second - mixed) / (first + second - 2.0 * mixed))
     return np.array([share, 1.0 - share])
 
 
@@ -98,16 +104,22 @@ def _polished(gram: FloatArray, weights: FloatArray, tolerance: float) -> FloatA
     solve mean little; a step along one edge of the simplex has no such trouble.
     """
     weights = weights.copy()
+    squares = gram.diagonal()
     for _ in range(_POLISH_STEPS):
         inner = gram @ weights
-        least = int(inner.argmin())
-        most = int(np.where(weights > 0.0, inner, -np.inf).argmax())
-        if inner[most] - inner[least] <= tolerance:
+        held = np.where(weights > 0.0, inner, -np.inf)
+        if held.max() - inner.min() <= tolerance:
             break
-        curvature = gram[least, least] + gram[most, most] - 2.0 * gram[least, most]
-        share = weights[most]
-        if curvature > 0.0:
-            share = min(share, (inner[most] - inner[least]) / curvature)
+        # The step that gains most: of two that all but agree whole weights move, and first.
+        falls = np.maximum(held[:, None] - inner, 0.0)
+        curvature = np.maximum(squares[:, None] + squares - 2.0 * gram, 0.0)
+        whole = np.broadcast_to(weights[:, None], falls.shape)
+        shares = np.minimum(
+            whole, np.divide(falls, curvature, out=whole.copy(), where=curvature > 0)
+        )
+        gains = shares * (2.0 * falls - shares * curvature)
+        most, least = divmod(int(gains.argmax()), gains.shape[1])
+        share = shares[most, least]
         weights[least] += share
         weights[most] = max(0.0, weights[most] - share)
     return weights
