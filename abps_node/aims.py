@@ -132,6 +132,14 @@ class Aims:
             names += [objective.column, *([objective.group] if objective.group else [])]
         return tuple(dict.fromkeys(names))
 
+    def keys_of(self, column: str) -> tuple[str, ...]:
+        """The keys of center.toml that name a column."""
+        keys = [f"private[{each.name}].name" for each in self.private if each.name == column]
+        for each in self.objectives:
+            named = {"column": each.column, "group": each.group}
+            keys += [f"objective[{each.name}].{key}" for key in named if named[key] == column]
+        return tuple(keys)
+
 
 def label_alone(contract: Contract) -> Objective:
     """What a center without objectives of its own learns: the contract's label, as the paper."""

@@ -41,6 +41,10 @@ class DataError(NodeError):
         super().__init__(text)
         self._cell = cell
 
+    def with_words(self, more: str) -> DataError:
+        """The same, with ``more`` behind it."""
+        return DataError(f"{self}{more}", self._cell)
+
     @property
     def without_cell(self) -> str:
         """The same text without the value of a patient."""

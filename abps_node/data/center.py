@@ -14,10 +14,10 @@ from abps_node.aims import Aims
 from abps_node.data.card import card_counts
 from abps_node.data.encode import Encoder
 from abps_node.data.fingerprint import Fingerprint, fingerprint, with_columns
-from abps_node.data.objectives import ObjectiveData, objective_data
+from abps_node.data.objectives import ObjectiveData, absent_columns, objective_data
 from abps_node.data.patients import Patients, column_names, read_patients
 from abps_node.data.split import Rows, SplitRows, split_by_class, split_by_group
-from abps_node.data.table import FloatArray, Table, Texts, read_table
+from abps_node.data.table import FloatArray, Table, Texts, read_header, read_table
 from abps_node.errors import DataError
 from protocol.contract import Contract, Data
 from protocol.goal import CardCounts, build_card
@@ -111,6 +111,8 @@ def load_with_patients(
     """The same, and the rows as they were read."""
     data = contract.data
     own = () if aims is None else aims.columns
+    if aims is not None and (absent := absent_columns(aims, read_header(path))):
+        raise DataError("\n".join(f"{path}: {text}" for text in absent))
     table = read_table(path, list(dict.fromkeys([*column_names(data), *own])))
     patients, rows, center = prepare_table(contract, center_id, table, aims)
     found = fingerprint(data, patients, rows, center.encoder)
@@ -183,7 +185,7 @@ def _report(patients: Patients, rows: SplitRows, inputs: int) -> DataReport:
         test=_counts(labels, rows.test),
         inputs=inputs,
         missing=raw.missing(),
-        unknown_levels={name: _unknown(levels) for name, levels in raw.unknown().items()},
+        unknown_levels={name: unknown_levels(found) for name, found in raw.unknown().items()},
         constant=raw.constant(rows.train),
         groups=None if groups is None else len(set(groups)),
         dated=None if years is None else int((~np.isnan(years)).sum()),
@@ -195,6 +197,7 @@ def _counts(labels: FloatArray, rows: Rows) -> SplitCounts:
     return SplitCounts(int(rows.size), int(labels[rows].sum()))
 
 
-def _unknown(levels: Mapping[str, int]) -> UnknownLevels:
+def unknown_levels(levels: Mapping[str, int]) -> UnknownLevels:
+    """Undeclared levels and their row counts, as they are told of."""
     by_count = sorted(levels.items(), key=lambda item: (-item[1], item[0]))
     return UnknownLevels(sum(levels.values()), len(levels), dict(by_count[:_EXAMPLES]))

@@ -6,7 +6,8 @@ left out of that objective and of no other.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -15,9 +16,9 @@ from numpy.typing import NDArray
 
 from abps_node.aims import Aims, Objective
 from abps_node.data.encode import Encoder
-from abps_node.data.features import read_features
+from abps_node.data.features import RawFeatures, read_features
 from abps_node.data.split import Rows, SplitRows
-from abps_node.data.table import FloatArray, Table
+from abps_node.data.table import FloatArray, Table, column_problems
 from abps_node.errors import DataError
 
 NO_GROUP: Final = -1
@@ -76,12 +77,29 @@ class ObjectiveData:
         return found
 
 
+def absent_columns(aims: Aims, present: Sequence[str]) -> list[str]:
+    """Columns of the aims that a file with these ones lacks or has twice, a line each, with the
+    keys that name them; none where the header as a whole cannot be right."""
+    found = column_problems(present, aims.columns)
+    return [
+        f"{text}; named by {', '.join(aims.keys_of(name))} of center.toml"
+        for name, text in found.items()
+        if not text.startswith("its header")
+    ]
+
+
+def read_private(aims: Aims, table: Table) -> RawFeatures:
+    """The private features as they stand in the table; raises ``DataError``."""
+    with _named_by("[[private]]"):
+        return read_features(table, aims.private)
+
+
 def objective_data(aims: Aims, table: Table, rows: SplitRows) -> ObjectiveData:
     """Read and check what the aims name; raises ``DataError``.
 
     ``rows`` is the split of the contract's preparation, which all objectives share.
     """
-    raw = read_features(table, aims.private)
+    raw = read_private(aims, table)
     encoder = Encoder.fit_features(aims.private, raw, rows.train)
     private = encoder.transform(raw)
     columns, codes, levels, reports = [], [], [], []
@@ -114,16 +132,26 @@ def _joined(parts: Iterable[NDArray[Any]]) -> NDArray[np.float64]:
     return np.concatenate(list(parts)).astype(np.float64).T
 
 
+@contextmanager
+def _named_by(key: str) -> Iterator[None]:
+    """Say which key of center.toml wants a column that cannot be read."""
+    try:
+        yield
+    except DataError as error:
+        raise error.with_words(f"; read for {key} of center.toml") from None
+
+
 def _outcomes(objective: Objective, table: Table) -> FloatArray:
-    if objective.binary:
-        return table.flags(objective.column)
-    return table.at_least(objective.column, 0.0, "a number of days, not negative")
+    with _named_by(f"objective[{objective.name}].column"):
+        if objective.binary:
+            return table.flags(objective.column)
+        return table.at_least(objective.column, 0.0, "a number of days, not negative")
 
 
 def _checked(
     objective: Objective, source: str, values: FloatArray, rows: SplitRows
 ) -> ObjectiveReport:
-    what = f"{source}: column {objective.column!r} of objective {objective.name!r}"
+    what = f"{source}: column {objective.column!r}, objective[{objective.name}].column"
     parts = {"train": rows.train, "validation": rows.validation, "test": rows.test}
     known = {name: values[part][~np.isnan(values[part])] for name, part in parts.items()}
     for name in ("train", "validation"):
@@ -155,7 +183,7 @@ def _groups(
     codes, names = table.categories(objective.group)
     train = codes[rows.train]
     there = sorted({names[code] for code in train[train != NO_GROUP]})
-    what = f"{table.source}: column {objective.group!r}, group of objective {objective.name!r}"
+    what = f"{table.source}: column {objective.group!r}, objective[{objective.name}].group"
     if len(there) < 2:
         found = f"one group ({there[0]!r})" if there else "no value"
         raise DataError(

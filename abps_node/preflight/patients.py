@@ -7,40 +7,40 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Final
 
 from abps_node.cli.human import count
 from abps_node.config import CenterConfig
 from abps_node.data import CenterData, DataReport, SplitCounts, load_with_patients
 from abps_node.errors import StoreError
-from abps_node.preflight.columns import check_columns, near_spelling
+from abps_node.preflight.columns import check_columns
+from abps_node.preflight.features import check_levels, check_missing, listed
 from abps_node.preflight.finding import Finding, ok, problem, warning
-from abps_node.preflight.objectives import check_objectives
+from abps_node.preflight.objectives import check_objectives, check_own_columns, check_private
 from abps_node.preflight.values import check_values
 from abps_node.store.patients import require_same
 from abps_node.store.reader import Reader
 from abps_node.store.schema import STATE_FILE
-from protocol.contract import Contract, Data
+from protocol.contract import Contract
 from protocol.goal import card_names
-
-MISSING_WORTH_A_WARNING: Final = 0.5
-"""Share of rows without a value above which a column is pointed out."""
-_NAMES_SHOWN: Final = 8
 
 
 def check_patients(config: CenterConfig) -> Iterator[Finding]:
     """All findings about the table; raises ``DataError`` if it cannot be read at all."""
     contract = config.federation.contract
-    if misfits := check_columns(contract.data, config.data):
+    misfits = check_columns(contract.data, config.data)
+    if config.aims is not None:
+        misfits += check_own_columns(config.aims, config.data)
+    if misfits:
         yield from misfits
         yield warning("data", "the rest of the table was not looked at", "first mend the columns")
         return
     data, patients = load_with_patients(contract, config.id, config.data, config.aims)
     report = data.report
     yield _table(report)
-    yield from _unknown_levels(contract.data, report)
-    yield from check_values(contract.data, patients)
-    yield from _missing(report)
+    features = contract.data.features
+    yield from check_levels(features, report.rows, report.missing, report.unknown_levels)
+    yield from check_values(features, patients.features)
+    yield from check_missing(report.rows, report.missing)
     yield from _constant(report)
     yield from _dates(report)
     yield from _classes(report)
@@ -48,6 +48,7 @@ def check_patients(config: CenterConfig) -> Iterator[Finding]:
         yield _utility(contract, report)
     else:
         yield from check_objectives(config.aims, data.objectives)
+        yield from check_private(config.aims, config.data)
     yield _batches(contract, report)
     yield _card(contract, data)
     yield from _same_as_before(config, data)
@@ -79,45 +80,15 @@ def _table(report: DataReport) -> Finding:
     if report.groups is not None:
         text += f", {count(report.groups, 'patient')}"
     if report.ignored:
-        text += f"; not used: {_listed(report.ignored)}"
+        text += f"; not used: {listed(report.ignored)}"
     return ok("data", text)
-
-
-def _unknown_levels(data: Data, report: DataReport) -> Iterator[Finding]:
-    levels = {feature.name: feature.levels or [] for feature in data.features}
-    for column, unknown in report.unknown_levels.items():
-        near = {text: near_spelling(text, levels[column]) for text in unknown.examples}
-        meant = [f'"{text}" is perhaps "{level}"' for text, level in near.items() if level]
-        known = report.rows - report.missing[column] - unknown.rows
-        none = f"; no row has one of those declared, {_listed(levels[column])}" if not known else ""
-        examples = ", ".join(f'"{level}" ({rows})' for level, rows in unknown.examples.items())
-        rows, undeclared = count(unknown.rows, "row"), count(unknown.levels, "undeclared level")
-        counts = "counts" if unknown.rows == 1 else "count"
-        yield warning(
-            "levels",
-            f"{column}: {rows} with {undeclared} {counts} as «other»: {examples}{none}",
-            "; ".join([*meant, "correct the spelling, or agree on these levels in the contract"]),
-        )
-
-
-def _missing(report: DataReport) -> Iterator[Finding]:
-    shares = {name: count / report.rows for name, count in report.missing.items() if count}
-    many = {name: share for name, share in shares.items() if share > MISSING_WORTH_A_WARNING}
-    for name, share in many.items():
-        yield warning(
-            "missing",
-            f"{name}: no value in {share:.0%} of the rows; the rest stands in for them",
-            "check the export of this column",
-        )
-    few = [f"{name} ({share:.1%})" for name, share in shares.items() if name not in many]
-    yield ok("missing", f"missing values in {_listed(few)}" if few else "no other missing values")
 
 
 def _constant(report: DataReport) -> Iterator[Finding]:
     if report.constant:
         yield warning(
             "constant",
-            f"one and the same value in all training rows: {_listed(report.constant)}",
+            f"one and the same value in all training rows: {listed(report.constant)}",
             "check the export of these columns; the model cannot learn from them here",
         )
 
@@ -193,8 +164,3 @@ def _both_classes(split: SplitCounts) -> bool:
 
 def _counts(split: SplitCounts) -> str:
     return f"{split.rows} ({split.positives})"
-
-
-def _listed(names: list[str] | tuple[str, ...]) -> str:
-    more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
-    return ", ".join(names[:_NAMES_SHOWN]) + more

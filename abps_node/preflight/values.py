@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from abps_node.cli.human import count
 from abps_node.config_text import FILL_IN
-from abps_node.data import Patients
+from abps_node.data.features import RawFeatures
 from abps_node.preflight.finding import Finding, warning
-from protocol.contract import Data
+from protocol.contract import Feature
 
 CHECK: Final = "values"
 _CODES: Final = (-1.0, -9.0, -99.0, -999.0, -9999.0, 99.0, 999.0, 9999.0, 99999.0)
@@ -22,12 +22,12 @@ _FAR: Final = 30.0
 """So many interquartile ranges from the median is no patient but a slip, or another unit."""
 
 
-def check_values(data: Data, patients: Patients) -> Iterator[Finding]:
+def check_values(features: Sequence[Feature], raw: RawFeatures) -> Iterator[Finding]:
     """Warnings about continuous columns."""
-    for feature in data.features:
+    for feature in features:
         if feature.kind != "continuous":
             continue
-        values = patients.features.column(feature.name)
+        values = raw.column(feature.name)
         known = values[~np.isnan(values)]
         if known.size < _LEAST_ROWS:
             continue

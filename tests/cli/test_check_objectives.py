@@ -70,36 +70,46 @@ def test_a_healthy_center_tells_its_objectives(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("objectives", "edit", "expected"),
     [
-        ([{**STAY, "column": "dayz"}], None, "column 'dayz' is missing"),
+        (
+            [{**STAY, "column": "dayz"}],
+            None,
+            "nearest: 'days'; named by objective[stay].column of center.toml",
+        ),
+        (
+            [{**FAIR, "group": "ethnicity"}],
+            None,
+            "none has a similar name; named by objective[fair].group of center.toml",
+        ),
         (
             [STAY],
             lambda _, row: {**row, "days": 4},
-            "column 'days' of objective 'stay': found one and the same value in all",
+            "column 'days', objective[stay].column: found one and the same value in all",
         ),
         (
             [{**DEATH, "column": "back"}],
             lambda _, row: {**row, "back": 0},
-            "column 'back' of objective 'death': found one and the same value in all",
+            "column 'back', objective[death].column: found one and the same value in all",
         ),
         (
             [STAY],
             lambda number, row: {**row, "days": -2 if number == 5 else 3 + number % 4},
-            "column 'days', row 7: found '-2', allowed: a number of days, not negative",
+            "column 'days', row 7: found '-2', allowed: a number of days, not negative, or empty "
+            "for missing; read for objective[stay].column of center.toml",
         ),
         (
             [STAY],
             lambda _, row: {**row, "days": ""},
-            "column 'days' of objective 'stay': found no value in the 140 rows of the train split",
+            "column 'days', objective[stay].column: found no value in the 140 rows of the train",
         ),
         (
             [FAIR],
             lambda _, row: {**row, "sex": "f"},
-            "column 'sex', group of objective 'fair': found one group ('f') in the training rows",
+            "column 'sex', objective[fair].group: found one group ('f') in the training rows",
         ),
         (
             [FAIR],
             lambda _, row: {**row, "sex": "f" if row["died"] else "m"},
-            "column 'sex', group of objective 'fair': found 1 of 2 groups with label 1",
+            "column 'sex', objective[fair].group: found 1 of 2 groups with label 1",
         ),
         (
             [{**DEATH, "column": "days"}],
@@ -199,3 +209,39 @@ def test_bad_keys_are_named(
 def test_a_contract_without_private_layers_has_no_room_for_heads(tmp_path: Path) -> None:
     found = problem(center(tmp_path, [DEATH], head_layers=0))
     assert "contract.policy.head_layers is 0 and no layer stays private" in found
+
+
+def warnings(path: Path) -> list[str]:
+    return [line.finding for line in check_center(path) if line.severity == "warning"]
+
+
+def test_private_columns_are_looked_at_like_common_ones(tmp_path: Path) -> None:
+    def edit(number: int, row: Row) -> Row:
+        lactate = "" if number % 3 else 999 if number % 12 == 0 else row["lactate"]
+        return {**row, "lactate": lactate, "floor": "ICU" if number % 2 else "surgery"}
+
+    floor = {"name": "floor", "kind": "categorical", "levels": ["icu", "surgery"]}
+    found = warnings(center(tmp_path, [DEATH], [LACTATE, floor], edit))
+    for text in (
+        'floor: 100 rows with 1 undeclared level count as «other»: "ICU" (100)',
+        "lactate: 999 in 17 rows, far from all others: a code for «missing»?",
+        "lactate: no value in 66% of the rows",
+    ):
+        assert any(text in line for line in found), (text, found)
+
+
+def test_private_columns_that_are_missing_are_all_named(tmp_path: Path) -> None:
+    other = {"name": "bilirubin", "kind": "continuous"}
+    path = center(tmp_path, [{**DEATH, "column": "dead"}], [other])
+    lines = [line.finding for line in check_center(path) if line.severity == "problem"]
+    assert [line.rpartition("; ")[2] for line in lines] == [
+        "named by private[bilirubin].name of center.toml",
+        "named by objective[death].column of center.toml",
+    ]
+
+
+def test_groups_of_a_few_and_idle_preferences_are_pointed_out(tmp_path: Path) -> None:
+    path = center(tmp_path, [{**FAIR, "group": "age", "weight": 2.0}, STAY])
+    found = warnings(path)
+    assert any("groups of age have fewer than 5 training rows with label 1" in f for f in found)
+    assert any('weight of fair: no preference counts in local_step = "pareto"' in f for f in found)
