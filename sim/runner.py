@@ -6,7 +6,6 @@ same cell gives the same bits on one machine, whatever runs beside it.
 
 from __future__ import annotations
 
-import difflib
 import math
 import platform
 import time
@@ -26,6 +25,7 @@ from protocol import PROTOCOL_VERSION
 from protocol.contract import Policy
 from protocol.randomness import derive_seed
 from sim.bandwidth import bandwidth_ratio, bandwidth_ratio_vs_50
+from sim.choices import chosen
 from sim.datasets.base import Progress
 from sim.engine import BatchedEngine, Engine
 from sim.federation import Federation
@@ -73,11 +73,7 @@ class Cell:
 
 def entry_of(name: str) -> Entry:
     """A method by name; ``ConfigError`` with those that are like it."""
-    if name not in METHODS:
-        near = difflib.get_close_matches(name, METHODS, n=3)
-        hint = f"nearest: {', '.join(near)}; " if near else ""
-        raise ConfigError(f"method: found {name!r}, {hint}allowed: {', '.join(METHODS)}")
-    return METHODS[name]
+    return chosen("method", name, METHODS)
 
 
 def policy_of(cell: Cell) -> Policy:

@@ -19,9 +19,9 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any, Final, Literal, Self, TypeVar
+from typing import Annotated, Any, Final, Literal, Self, TypeVar
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from abps_node.config_text import checked
 from abps_node.errors import ConfigError, NodeError
@@ -35,6 +35,24 @@ ROW: Final = r"^[a-z0-9][a-z0-9+._-]{0,62}$"
 
 Told = Callable[[Result, int, int], None]
 """Told of a result, of the cells done so far and of all of them."""
+
+
+def _distinct(seeds: list[int]) -> list[int]:
+    if len(set(seeds)) != len(seeds) or min(seeds, default=0) < 0:
+        raise ValueError("seeds: each once, none negative")
+    return seeds
+
+
+Seeds = Annotated[list[int], AfterValidator(_distinct)]
+
+
+def refuse_doubtful(rows: Sequence[str], further: str) -> None:
+    """``ValueError`` for a row that is there twice, and for none; ``further``: the other key."""
+    for row in rows:
+        if rows.count(row) > 1:
+            raise ValueError(f"methods: row {row!r} stands there twice")
+    if not rows:
+        raise ValueError(f"methods: none, and no {further} either")
 
 
 class Variant(Strict):
@@ -53,7 +71,7 @@ class Experiment(Strict):
 
     data: str | None = Field(default=None, description="data set; --data wins")
     options: dict[str, Any] = Field(default_factory=dict, description="of the data set")
-    seeds: list[int] = Field(min_length=1, description="each with its own splits and weights")
+    seeds: Seeds = Field(min_length=1, description="each with its own splits and weights")
     methods: list[str] = Field(default_factory=list, description="rows that are methods by name")
     variant: list[Variant] = Field(default_factory=list, description="further rows")
     policy: dict[str, Any] = Field(default_factory=dict, description="keys changed in all rows")
@@ -62,24 +80,13 @@ class Experiment(Strict):
         default_factory=list, description="rows whose first seed keeps all posterior means"
     )
 
-    @field_validator("seeds")
-    @classmethod
-    def _seeds_are_distinct(cls, seeds: list[int]) -> list[int]:
-        if len(set(seeds)) != len(seeds) or min(seeds) < 0:
-            raise ValueError("seeds: each once, none negative")
-        return seeds
-
     @model_validator(mode="after")
     def _rows_are_distinct(self) -> Self:
         rows = [*self.methods, *(each.name for each in self.variant)]
-        for row in rows:
-            if rows.count(row) > 1:
-                raise ValueError(f"methods: row {row!r} stands there twice")
+        refuse_doubtful(rows, "variant")
         for row in self.beliefs:
             if row not in rows:
                 raise ValueError(f"beliefs: {row!r} is no row of this experiment")
-        if not rows:
-            raise ValueError("methods: none, and no variant either")
         return self
 
 

@@ -209,7 +209,7 @@ class FedcareTrunk:
         weight, bias, scale, shift = parts[4 * number : 4 * number + 4]
         linear = functional.linear(x, weight, bias)
         if statistics is None:
-            normal, _, rstd = _normalized(linear)
+            normal, mean, rstd = _normalized(linear)
         else:
             mean, variance = statistics[2 * number : 2 * number + 2]
             rstd = (variance + EPS).rsqrt()
@@ -217,7 +217,7 @@ class FedcareTrunk:
         activated = torch.relu(torch.addcmul(shift, normal, scale))
         mask = masks[number] if masks else None
         out = activated if mask is None else activated * mask
-        return out, (x, normal, rstd, activated, mask)
+        return out, (x, normal, mean, rstd, activated, mask)
 
     def backward(self, parts: Parts, cache: Any, gradient: torch.Tensor) -> torch.Tensor:
         """See ``Trunk``."""
@@ -245,7 +245,7 @@ class FedcareTrunk:
         batched: bool,
         lowest: bool = False,
     ) -> tuple[list[torch.Tensor], torch.Tensor]:
-        x, normal, rstd, activated, mask = cache
+        x, normal, _, rstd, activated, mask = cache
         gradient = _through_relu(gradient, activated, mask)
         scale_gradient, shift_gradient = (gradient * normal).sum(1), gradient.sum(1)
         if batched:
@@ -262,10 +262,8 @@ class FedcareTrunk:
         """Those of all rows at once, layer by layer."""
         found: list[torch.Tensor] = []
         for number in range(2):
-            weight, bias, scale, shift = parts[4 * number : 4 * number + 4]
-            normal, mean, rstd = _normalized(functional.linear(x, weight, bias))
+            x, (_, _, mean, rstd, _, _) = self._block(number, parts, x, (), None)
             found += [mean, (rstd.square().reciprocal() - EPS).clamp_(min=0.0)]
-            x = torch.relu(torch.addcmul(shift, normal, scale))
         return tuple(found)
 
 

@@ -6,7 +6,6 @@ is light; an adapter is imported when it is used.
 
 from __future__ import annotations
 
-import difflib
 import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -132,13 +131,9 @@ def where(name: str, data_dir: Path | None = None) -> str:
 
 def find_entry(name: str) -> Entry:
     """The entry of a data set; ``ConfigError`` names those that are like it."""
-    from abps_node.errors import ConfigError
+    from sim.choices import chosen
 
-    if name not in DATASETS:
-        near = difflib.get_close_matches(name, DATASETS, n=2)
-        hint = f"nearest: {', '.join(near)}; " if near else ""
-        raise ConfigError(f"data set: found {name!r}, {hint}allowed: {', '.join(DATASETS)}")
-    return DATASETS[name]
+    return chosen("data set", name, DATASETS)
 
 
 def _root(entry: Entry, data_dir: Path | None) -> Path | None:

@@ -5,7 +5,6 @@ Apart from ``seconds`` it depends on the cell alone. The test split decides noth
 
 from __future__ import annotations
 
-import difflib
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, is_dataclass
@@ -19,6 +18,7 @@ from abps_node.config_text import checked
 from abps_node.errors import ConfigError
 from abps_node.learning.objective_losses import durations
 from protocol.contract import Training
+from sim.choices import chosen
 from sim.multi.base import AnyMethod, RoundStats, Settings
 from sim.multi.clients import Clients, Options, clients_of
 from sim.multi.datasets import load
@@ -67,11 +67,7 @@ class TaskCell:
 
 def entry_of(name: str) -> Entry:
     """A method by name; ``ConfigError`` with those that are like it."""
-    if name not in METHODS:
-        near = difflib.get_close_matches(name, METHODS, n=3)
-        hint = f"nearest: {', '.join(near)}; " if near else ""
-        raise ConfigError(f"method: found {name!r}, {hint}allowed: {', '.join(METHODS)}")
-    return METHODS[name]
+    return chosen("method", name, METHODS)
 
 
 def settings_of(cell: TaskCell) -> Settings:

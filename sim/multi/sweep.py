@@ -9,13 +9,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from abps_node.errors import ConfigError
 from protocol.contract import Strict
 from sim.multi.datasets import entry_of as entry_of_data
 from sim.multi.runner import TaskCell, entry_of, options_of, settings_of
-from sim.sweep import ROW, Plan, read_as
+from sim.sweep import ROW, Plan, Seeds, read_as, refuse_doubtful
 
 
 class Row(Strict):
@@ -39,26 +39,14 @@ class TaskExperiment(Strict):
     data: str = Field(description="data set")
     options: dict[str, Any] = Field(default_factory=dict, description="of the federation")
     settings: dict[str, Any] = Field(default_factory=dict, description="of all rows")
-    seeds: list[int] = Field(min_length=1, description="each with its own clients and splits")
+    seeds: Seeds = Field(min_length=1, description="each with its own clients and splits")
     methods: list[str] = Field(default_factory=list, description="rows that are methods by name")
     row: list[Row] = Field(default_factory=list, description="further rows")
     vary: Vary | None = Field(default=None, description="an option that is varied")
 
-    @field_validator("seeds")
-    @classmethod
-    def _seeds_are_distinct(cls, seeds: list[int]) -> list[int]:
-        if len(set(seeds)) != len(seeds) or min(seeds) < 0:
-            raise ValueError("seeds: each once, none negative")
-        return seeds
-
     @model_validator(mode="after")
     def _rows_are_distinct(self) -> Self:
-        names = [row.name for row in self.rows]
-        for name in names:
-            if names.count(name) > 1:
-                raise ValueError(f"methods: row {name!r} stands there twice")
-        if not names:
-            raise ValueError("methods: none, and no row either")
+        refuse_doubtful([row.name for row in self.rows], "row")
         return self
 
     @property

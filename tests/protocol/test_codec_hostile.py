@@ -14,25 +14,10 @@ from hypothesis import strategies as st
 from protocol import codec
 from protocol import messages as m
 from protocol.errors import FrameError, MessageError
+from tests.support.sample_messages import SAMPLES, SESSION
 from tests.support.strategies import messages
 
 MAX_PAYLOAD = 512
-_SESSION = m.SessionId("icu-a", 3, "icu-b", 4, 17)
-SAMPLES: list[m.Message] = [
-    m.Hello(1, "icu-a", 1, "a" * 64, "b" * 64, m.CardMessage(1, (0.5, 6.0, 0.99)), False, True),
-    m.Refuse(1, m.RefuseReason.CONTRACT, "other schema", 0),
-    m.Propose(3, _SESSION, 7),
-    m.Accept(4, _SESSION, 9),
-    m.Rejected(4, _SESSION, m.Reject.BUSY),
-    m.Withdraw(3, _SESSION),
-    m.Weights(3, _SESSION, 7, 0, 100, "float32", "c" * 64, bytes(range(64))),
-    m.Done(4, _SESSION, False, "trunk-norm"),
-    m.Settle(4, ((_SESSION, True),)),
-    m.Reconcile(3, (_SESSION,)),
-    m.Ping(1),
-    m.Pong(1),
-    m.Goodbye(1, True, False, left=True),
-]
 FRAMES = [codec.encode(message) for message in SAMPLES]
 
 
@@ -152,7 +137,7 @@ def _bombs() -> dict[str, bytes]:
     start = b"\x81\xa4kind"
     tail = b"\xdc\x01\x00"
     round_at_the_end = msgpack.packb(
-        {"kind": "propose", "incarnation": 1, "session": str(_SESSION), "round": 0}
+        {"kind": "propose", "incarnation": 1, "session": str(SESSION), "round": 0}
     )[:-1]
     return {
         "arrays without end": start + b"\x91" * full,

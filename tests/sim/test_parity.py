@@ -3,46 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pytest
 
-from abps_node.learning import Learner, initial_trunk_digest, trunk_layout
-from protocol.center import Identity
+from abps_node.learning import Learner
 from protocol.contract import Contract
-from protocol.credit import Coalition
-from protocol.record import RoundRecord, ValidationRecord
-from protocol.trunk import Vector
+from protocol.record import RoundRecord
 from sim.engine import SequentialEngine
 from sim.federation import Federation
+from sim.in_step import InStep, identity_of
 from sim.lockstep import Lockstep
 from sim.methods.abps import Abps
 from sim.stopping import EarlyStop
 from tests.support.centers import made_up_federation, made_up_seeds
 
 SIZES = (20, 35, 36, 40, 66, 70, 33, 97)
-
-
-@dataclass
-class RealLearning:
-    """The daemon's own learner."""
-
-    learner: Learner
-
-    def train(self, round: int) -> Vector:
-        return self.learner.train(round).trunk
-
-    def merge(
-        self,
-        round: int,
-        trunks: Mapping[str, Vector],
-        weights: Mapping[str, float],
-        coalitions: Sequence[Coalition],
-    ) -> tuple[dict[Coalition, float], ValidationRecord]:
-        result = self.learner.merge(round, trunks, weights, coalitions)
-        return result.utilities, result.validation
 
 
 def federation_of(policy: dict[str, Any], sizes: Sequence[int] = SIZES) -> Federation:
@@ -56,21 +33,11 @@ def federation_of(policy: dict[str, Any], sizes: Sequence[int] = SIZES) -> Feder
 def daemons(made: Federation, seeds: Mapping[str, int], seed: int) -> Lockstep:
     contract = made.contract
     identities = [
-        Identity(
-            center=center.id,
-            incarnation=1,
-            seed=seeds[center.id],
-            goal=center.goal or contract.policy.goal,
-            card=center.data.card,
-            size=len(center.data.train.y),
-            layout=trunk_layout(contract),
-            initial_trunk=initial_trunk_digest(contract),
-        )
-        for center in made.centers
+        identity_of(contract, each.id, seeds[each.id], each.data, each.goal)
+        for each in made.centers
     ]
     learning = {
-        center.id: RealLearning(Learner(contract, center.data, seeds[center.id]))
-        for center in made.centers
+        each.id: InStep(Learner(contract, each.data, seeds[each.id])) for each in made.centers
     }
     return Lockstep(contract, identities, learning, seed)
 

@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
-from abps_node.errors import ConfigError
+from sim.choices import chosen
 from sim.multi.tasks import TaskData
 
 
@@ -53,9 +53,7 @@ DATASETS: Final[Mapping[str, Entry]] = {
 
 def entry_of(name: str) -> Entry:
     """A data set by name; ``ConfigError`` for an unknown one."""
-    if name not in DATASETS:
-        raise ConfigError(f"data set: found {name!r}, allowed: {', '.join(DATASETS)}")
-    return DATASETS[name]
+    return chosen("data set", name, DATASETS)
 
 
 def load(name: str, data_dir: Path | None = None) -> TaskData:

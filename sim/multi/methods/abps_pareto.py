@@ -10,51 +10,21 @@ other methods' ``rounds`` × ``local_steps``.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 import torch
 
 from abps_node.aims import LocalStep, Stage2
-from abps_node.learning import initial_trunk_digest, trunk_layout
+from abps_node.learning import trunk_layout
 from abps_node.learning.objective_learner import ObjectiveLearner
-from protocol.center import Identity
 from protocol.contract import Contract
-from protocol.credit import Coalition
 from protocol.randomness import derive_seed
-from protocol.record import ObjectivesRecord, ValidationRecord
-from protocol.trunk import Vector
+from sim.in_step import InStep, identity_of
 from sim.lockstep import Lockstep
 from sim.multi.base import BYTES, Losses, Method, Model, RoundStats, Settings, names, net_of
 from sim.multi.clients import Client, Clients
-
-
-@dataclass
-class Told:
-    """A learner as the lockstep wants it, and what it said of its last local step."""
-
-    learner: ObjectiveLearner
-    last: ObjectivesRecord | None = None
-    batches: int = 0
-
-    def train(self, round: int) -> Vector:
-        """See ``sim.lockstep.Learning``."""
-        result = self.learner.train(round)
-        self.last = result.objectives
-        return result.trunk
-
-    def merge(
-        self,
-        round: int,
-        trunks: Mapping[str, Vector],
-        weights: Mapping[str, float],
-        coalitions: Sequence[Coalition],
-    ) -> tuple[dict[Coalition, float], ValidationRecord]:
-        """See ``sim.lockstep.Learning``."""
-        result = self.learner.merge(round, trunks, weights, coalitions)
-        return result.utilities, result.validation
 
 
 @dataclass
@@ -63,7 +33,7 @@ class Network:
 
     contract: Contract
     lockstep: Lockstep
-    told: list[Told] = field(default_factory=list)
+    centers: list[InStep[ObjectiveLearner]]
 
 
 @dataclass(frozen=True)
@@ -82,53 +52,42 @@ class AbpsPareto(Method[Network]):
         """See ``Method.init``."""
         contract = self._contract(clients, settings)
         seeds = {each.id: derive_seed(clients.seed, each.id) for each in clients.members}
-        told = [
-            Told(
-                self._learner(contract, each, seeds[each.id], settings),
-                None,
-                _batches(each, settings),
-            )
-            for each in clients.members
-        ]
         identities = [
-            Identity(
-                center=each.id,
-                incarnation=1,
-                seed=seeds[each.id],
-                goal=contract.policy.goal,
-                card=each.data.card,
-                size=each.size,
-                layout=trunk_layout(contract),
-                initial_trunk=initial_trunk_digest(contract),
-            )
-            for each in clients.members
+            identity_of(contract, each.id, seeds[each.id], each.data) for each in clients.members
         ]
-        learning = {each.id: part for each, part in zip(clients.members, told, strict=True)}
-        return Network(contract, Lockstep(contract, identities, learning, clients.seed), told)
+        learning = {
+            each.id: InStep(self._learner(contract, each, seeds[each.id], settings))
+            for each in clients.members
+        }
+        lockstep = Lockstep(contract, identities, learning, clients.seed)
+        return Network(contract, lockstep, list(learning.values()))
 
     def round(self, clients: Clients, settings: Settings, state: Network, t: int) -> RoundStats:
         """See ``Method.round``."""
         records = state.lockstep.round(t)
-        told, size = Losses(), trunk_layout(state.contract).size
-        for client, part in zip(clients.members, state.told, strict=True):
-            if part.last is not None:
-                told.add(client, np.array([each.loss for each in part.last.objectives]))
+        losses, size = Losses(), trunk_layout(state.contract).size
+        for client, center in zip(clients.members, state.centers, strict=True):
+            if center.last is not None and center.last.objectives is not None:
+                found = [each.loss for each in center.last.objectives.objectives]
+                losses.add(client, np.array(found))
         sent = sum(len(record.partners) for record in records.values())
-        return RoundStats(told.mean(), sent * size * BYTES, sum(p.batches for p in state.told))
+        batches = sum(_batches(each, settings) for each in clients.members)
+        return RoundStats(losses.mean(), sent * size * BYTES, batches)
 
     def finish(self, clients: Clients, settings: Settings, state: Network) -> int:
         """See ``Method.finish``."""
         steps = 0
-        for part in state.told:
-            tuning = part.learner.fine_tune(lambda: False) if part.learner.fine_tunes else None
-            steps += 0 if tuning is None else tuning.epochs * part.batches
+        for client, center in zip(clients.members, state.centers, strict=True):
+            learner = center.learner
+            tuning = learner.fine_tune(lambda: False) if learner.fine_tunes else None
+            steps += 0 if tuning is None else tuning.epochs * _batches(client, settings)
         return steps
 
     def model(self, clients: Clients, settings: Settings, state: Network, place: int) -> Model:
         """See ``Method.model``."""
         client = clients.members[place]
         net = net_of(clients.common, client.private, names(client))
-        tensors = state.told[place].learner.state_tensors()
+        tensors = state.centers[place].learner.state_tensors()
         weights = torch.cat([tensors[f"model.{name}"].flatten() for name, _ in net.tensors])
         return Model(net, weights, "private")
 
