@@ -18,6 +18,7 @@ Such a directory is for experiments on one machine. In a real federation every c
 from __future__ import annotations
 
 import re
+import stat
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 FEDERATION_FILE = "federation.toml"
+CENTER_FILE = "center.toml"
 SIMULATION_FILE = "SIMULATION"
 _NAMED = 12
 """Centers that an error names; the others are counted."""
@@ -176,10 +178,25 @@ def _center_files(directory: Path) -> list[Path]:
             f"{directory}: not a federation directory, for it has no {FEDERATION_FILE}; "
             "abps data prepare writes one"
         )
-    files = sorted(directory.glob("centers/*/center.toml"))
+    home = directory / "centers"
+    try:
+        folders = sorted(home.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        folders = []
+    except OSError as error:
+        raise LayoutError(f"{home}: cannot be read: {error.strerror}") from error
+    files = [path for folder in folders if _may_be(path := folder / CENTER_FILE)]
     if not files:
-        raise LayoutError(f"{directory}: no center found, looked for centers/<id>/center.toml")
+        raise LayoutError(f"{directory}: no center found, looked for centers/<id>/{CENTER_FILE}")
     return files
+
+
+def _may_be(path: Path) -> bool:
+    """Whether there is such a file, also if it is hidden: who reads it then says why."""
+    try:
+        return stat.S_ISREG(path.stat().st_mode)
+    except OSError as error:
+        return not isinstance(error, (FileNotFoundError, NotADirectoryError))
 
 
 def _read_center(
@@ -252,5 +269,5 @@ def _write_center(
     public = write_key_pair(home / "keys", center).public
     goal = (goals or {}).get(center)
     text = center_text(center, seed=seed, goal=goal, compare_alone=compare_alone)
-    (home / "center.toml").write_text(text, encoding="utf-8")
+    (home / CENTER_FILE).write_text(text, encoding="utf-8")
     return public

@@ -15,7 +15,6 @@ from abps_node.config import CenterConfig
 from abps_node.errors import StoreError
 from abps_node.exits import ExitCode
 from abps_node.store.reader import Reader
-from abps_node.store.schema import STATE_FILE
 from abps_node.store.views import Status
 from launch.children import Child, execute
 from launch.layout import FederationLayout
@@ -133,8 +132,6 @@ def _status(center: CenterConfig, readers: dict[str, Reader] | None = None) -> S
     Also None for a state that cannot be read: the center itself says what is wrong with it, and
     ends with an exit code of its own.
     """
-    if not (center.state_dir / STATE_FILE).is_file():
-        return None
     kept = {} if readers is None else readers
     try:
         reader = kept.get(center.id) or Reader(center.state_dir)

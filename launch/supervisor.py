@@ -181,14 +181,15 @@ class Supervisor:
         ward.due, ward.code = None, None
         if ward.console is not None:
             self._forget(ward.console)
-        console = ward.console = Console(ward.center.state_dir / CONSOLE_NAME)
         try:
-            self._selector.register(console, selectors.EVENT_READ, ward)
-            ward.child = self.start(ward.center, console.writing, self._let_go)
+            console = ward.console = Console(ward.center.state_dir / CONSOLE_NAME)
+            try:
+                self._selector.register(console, selectors.EVENT_READ, ward)
+                ward.child = self.start(ward.center, console.writing, self._let_go)
+            finally:
+                console.close_writing()
         except OSError as error:
             raise LaunchError(f"{ward.center.id}: cannot be started: {error}") from error
-        finally:
-            console.close_writing()
         ward.started = time.monotonic()
         ward.starts += 1
 

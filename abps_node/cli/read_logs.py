@@ -17,6 +17,7 @@ import typer
 from abps_node.cli.human import clean, to_json
 from abps_node.errors import ConfigError, StoreError
 from abps_node.logs import LOG_NAME, RESERVED_KEYS, fields_text
+from abps_node.store.connection import present
 
 _LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40, "critical": 50}
 Entry = dict[str, Any]
@@ -125,13 +126,13 @@ def entries(state_dir: Path) -> Iterator[Entry]:
 
 def log_files(state_dir: Path) -> list[Path]:
     """The log's files, oldest first; ``StoreError`` if there is none."""
-    present = state_dir / LOG_NAME
-    if not present.is_file():
+    newest = state_dir / LOG_NAME
+    if not present(newest):
         raise StoreError(
             f"{state_dir}: found no {LOG_NAME}, which every center writes from its start on"
         )
     rotated = [path for path in state_dir.glob(f"{LOG_NAME}.*") if path.suffix[1:].isdigit()]
-    return [*sorted(rotated, key=lambda path: -int(path.suffix[1:])), present]
+    return [*sorted(rotated, key=lambda path: -int(path.suffix[1:])), newest]
 
 
 def parse(line: str) -> Entry:

@@ -13,16 +13,27 @@ def state_dir_of(path: Path) -> Path:
     """The state directory that a state directory, a center.toml or its folder stands for.
 
     Only ``state_dir`` is read from center.toml, so that a state can be looked at whatever else is
-    wrong with the files. Raises ``ConfigError``.
+    wrong with the files. Raises ``ConfigError``, and ``StoreError`` for a state directory that may
+    not be looked into.
     """
+    from abps_node.store.connection import present
+    from abps_node.store.schema import STATE_FILE
+
+    found = _state_dir_of(path)
+    present(found / STATE_FILE)
+    return found
+
+
+def _state_dir_of(path: Path) -> Path:
     from abps_node.logs import LOG_NAME
+    from abps_node.store.connection import present
     from abps_node.store.schema import STATE_FILE
 
     if path.is_file():
         return _from_center_file(path)
     if not path.is_dir():
         raise ConfigError(f"{path}: found nothing, allowed: {_ALLOWED}")
-    if any((path / name).exists() for name in (STATE_FILE, LOG_NAME)):
+    if any(present(path / name) for name in (STATE_FILE, LOG_NAME)):
         return path
     if (path / CENTER_FILE).is_file():
         return _from_center_file(path / CENTER_FILE)

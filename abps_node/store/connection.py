@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,6 +30,16 @@ _READ_VERSION_LOG = 2
 """At that byte of the file: it can only be read together with its write-ahead log."""
 _FULL_BYTES: Final = 64 * 1024
 """With less than that SQLite cannot even begin."""
+
+
+def present(path: Path) -> bool:
+    """Whether there is such a file; ``StoreError`` where that is hidden, by another user say."""
+    try:
+        return stat.S_ISREG(path.stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise StoreError(f"{path.parent}: cannot be read: {error.strerror}") from error
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from abps_node.store.connection import (
     BUSY_TIMEOUT_S,
     connect_to_read,
     damaged,
+    present,
     readable_errors,
 )
 from abps_node.store.process import liveness
@@ -272,7 +273,7 @@ class Reader:
     @contextmanager
     def _snapshot(self) -> Iterator[sqlite3.Connection]:
         """All reads within see the same state; the connection closes afterwards."""
-        if not self.path.is_file():
+        if not present(self.path):
             raise NoState(
                 f"{self.state_dir}: found no {STATE_FILE}: no center has run with this state "
                 "directory yet"

@@ -102,11 +102,11 @@ def logs(
 
     now = time.time()
     layout = look_into(directory)
-    centers = chosen(layout, center, "").centers
+    centers, hidden = view.with_readable_logs(chosen(layout, center, "").centers)
     wanted = Filter(level, grep)
     after = None if since is None else view.since_time(since, now)
-    width = max(len(each.id) for each in centers)
-    for problem in () if center else layout.broken.values():
+    width = max((len(each.id) for each in centers), default=0)
+    for problem in (*(() if center else layout.broken.values()), *hidden.values()):
         typer.echo(problem, err=True)
     if follow:
         with suppress(KeyboardInterrupt):

@@ -17,8 +17,9 @@ import typer
 from abps_node.cli.human import to_json
 from abps_node.cli.read_logs import Entry, Filter, Follower, entries, render
 from abps_node.config import CenterConfig
-from abps_node.errors import ConfigError
+from abps_node.errors import ConfigError, StoreError
 from abps_node.logs import LOG_NAME
+from abps_node.store.connection import present
 
 _UNITS: Final = {"s": "seconds", "m": "minutes", "min": "minutes", "h": "hours", "d": "days"}
 _SINCE: Final = "10m (s, min, h, d), 14:30, or 2026-11-30T14:30"
@@ -91,13 +92,29 @@ def merged(streams: Sequence[Iterable[Line]]) -> Iterator[Line]:
     return heapq.merge(*streams, key=lambda line: line.at)
 
 
+def with_readable_logs(
+    centers: Sequence[CenterConfig],
+) -> tuple[list[CenterConfig], dict[str, str]]:
+    """The centers without those whose state directory may not be looked into, and why of these."""
+    good: list[CenterConfig] = []
+    bad: dict[str, str] = {}
+    for center in centers:
+        try:
+            present(center.state_dir / LOG_NAME)
+        except StoreError as error:
+            bad[center.id] = str(error)
+        else:
+            good.append(center)
+    return good, bad
+
+
 def wanted_lines(
     centers: Sequence[CenterConfig], wanted: Filter, since: float | None
 ) -> tuple[Iterator[Line], list[str]]:
     """All wanted lines by time, and the centers that have no log."""
     streams, silent = [], []
     for center in centers:
-        if (center.state_dir / LOG_NAME).is_file():
+        if present(center.state_dir / LOG_NAME):
             streams.append(timed(center.id, entries(center.state_dir)))
         else:
             silent.append(center.id)
@@ -131,7 +148,7 @@ def follow(
         while True:
             lines: list[Line] = []
             for center in centers:
-                if center.id not in followers and (center.state_dir / LOG_NAME).is_file():
+                if center.id not in followers and present(center.state_dir / LOG_NAME):
                     made = Follower(center.state_dir, wanted, None, as_json)
                     followers[center.id] = stack.enter_context(made)
             for name, follower in followers.items():

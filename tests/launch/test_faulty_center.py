@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
 from abps_node.errors import ConfigError
 from abps_node.exits import ExitCode
+from abps_node.logs import LOG_NAME
 from abps_node.store.reader import Reader
+from abps_node.store.schema import STATE_FILE
 from launch.layout import FederationLayout, LayoutError, look_into, read_layout
 from tests.support import half_dead as made
 from tests.support.command_line import abps
@@ -69,6 +72,38 @@ def test_an_id_that_another_center_has_is_a_fault_of_the_second(layout: Federati
     found = look_into(layout.directory)
     assert [center.id for center in found.centers] == ["done", "idle"]
     assert "id: found 'done'" in found.broken["torn"]
+
+
+def hide(path: Path) -> None:
+    """As from another user, also for root: nobody can look into a link that leads to itself."""
+    shutil.rmtree(path, ignore_errors=True)
+    path.symlink_to(path)
+
+
+def test_a_folder_that_may_not_be_looked_into_is_named(layout: FederationLayout) -> None:
+    hide(layout.centers[2].path.parent)
+    assert "torn/center.toml: cannot be read" in look_into(layout.directory).broken["torn"]
+    with pytest.raises(ConfigError, match=r"torn/center\.toml: cannot be read"):
+        read_layout(layout.directory)
+    hide(layout.directory / "centers")
+    with pytest.raises(LayoutError, match="centers: cannot be read"):
+        look_into(layout.directory)
+
+
+def test_a_state_that_may_not_be_looked_into_is_named(layout: FederationLayout) -> None:
+    idle = layout.centers[1]
+    idle.state_dir.mkdir()
+    for name in (STATE_FILE, LOG_NAME):
+        hide(idle.state_dir / name)
+    line = f"{idle.state_dir}: cannot be read"
+    for command in ("results", "logs", "status"):
+        outcome = abps("launch", command, layout.directory)
+        assert line in outcome.out + outcome.err, command
+    assert "no log yet" not in abps("launch", "logs", layout.directory, "--center", "idle").err
+    for command in ("status", "logs", "outbound"):
+        outcome = abps(command, idle.path.parent)
+        assert outcome.code == ExitCode.STORE
+        assert outcome.err.startswith(f"abps: {line}")
 
 
 def test_where_no_center_is_left_the_first_fault_is_the_answer(layout: FederationLayout) -> None:

@@ -20,6 +20,7 @@ from launch.layout import FederationLayout
 from launch.summary import Auroc, CenterSummary, summarize
 from protocol.effects import CommitRound
 from protocol.record import RestCause
+from tests.support.half_dead import damage
 from tests.support.layouts import small_federation
 from tests.support.records import Chronicle
 
@@ -84,7 +85,15 @@ def test_figures_of_a_center(layout: FederationLayout) -> None:
 def test_a_center_that_never_wrote_is_a_row_too(layout: FederationLayout) -> None:
     dead = summarize(layout)[2]
     assert (dead.id, dead.finished, dead.rounds, dead.patients) == ("dead", False, 0, 40)
-    assert dead.verdict is None
+    assert dead.verdict is None and dead.problem is None
+
+
+def test_a_damaged_state_is_not_taken_for_an_empty_one(layout: FederationLayout) -> None:
+    damage(layout.centers[1])
+    rows = summarize(layout)
+    assert [row.problem is not None for row in rows] == [False, True, False]
+    (line,) = [line for line in summary.remarks(rows) if line.startswith("both: ")]
+    assert str(layout.centers[1].state_dir) in line and "damaged" in line
 
 
 def center(alone: Auroc | None, federated: Auroc | None) -> CenterSummary:
