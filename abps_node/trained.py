@@ -40,7 +40,7 @@ class TrainedModel:
     contract: Contract
     which: Which
     record: RoundRecord
-    """Of the round after which the model was kept."""
+    """Of the round after which the model was kept; its validation is that of this very model."""
     file: ModelRef
     encoder: Encoder
     mlp: Mlp
@@ -158,7 +158,10 @@ def _named(reader: Reader, state_dir: Path, which: Which) -> tuple[RoundRecord, 
             f"{state_dir}: found no model of stage 2: it comes after the last round, where "
             "center.toml has [stage2]"
         )
-    return found[0], ModelRef(report["model"], report["sha256"])
+    value = report[f"validation_{report['kept']}"]
+    measured = found[0].validation.model_copy(update={"value": value})
+    record = found[0].model_copy(update={"validation": measured})
+    return record, ModelRef(report["model"], report["sha256"])
 
 
 def _chunks(x: torch.Tensor) -> Iterator[torch.Tensor]:

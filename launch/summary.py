@@ -16,6 +16,7 @@ from abps_node.config import CenterConfig
 from abps_node.errors import DataError, StoreError
 from abps_node.store.reader import NoState, Reader
 from launch.layout import FederationLayout
+from launch.objectives import LEGEND, ObjectiveRow, answers_label, as_table, rows_of
 from protocol.record import RestCause
 
 Verdict = Literal["overlap", "federated", "alone"]
@@ -31,8 +32,8 @@ class Auroc:
 
     @classmethod
     def of(cls, report: dict[str, Any] | None) -> Auroc | None:
-        """The figures of a saved report; None without a report."""
-        if report is None:
+        """The figures of a saved report; None without a report, or for another outcome."""
+        if not report or not answers_label(report):
             return None
         return cls(report["auroc"], report["auroc_low"], report["auroc_high"])
 
@@ -58,6 +59,10 @@ class CenterSummary:
     received_bytes: int
     problem: str | None = None
     """Why its state cannot be read."""
+    answers_label: bool = True
+    """Whether it learns the contract's label, of which AUROC and events are told."""
+    objectives: tuple[ObjectiveRow, ...] = ()
+    """What became of its own objectives; none where it has none."""
 
     @property
     def verdict(self) -> Verdict | None:
@@ -88,26 +93,30 @@ def _summarize(center: CenterConfig) -> CenterSummary:
     try:
         reader = Reader(center.state_dir)
         status, rounds = reader.status(), reader.rounds()
-        federated, alone = reader.report("federated"), reader.report("alone")
+        reports = {name: reader.report(name) or {} for name in ("federated", "alone", "stage2")}
     except StoreError as error:
         # Never started, or ended before its first write: an empty row, the launcher said why.
         problem = None if isinstance(error, NoState) else str(error)
         empty = CenterSummary(center.id, False, patients, None, None, None, None, 0, (), {}, 0, 0)
         return replace(empty, problem=problem)
     partners = {partner.peer for entry in rounds for partner in entry.record.partners}
+    answers = all(answers_label(report) for report in reports.values())
+    federated = reports["federated"] if answers else {}
     return CenterSummary(
         id=center.id,
         finished=status.finished,
         patients=patients,
-        test_rows=None if federated is None else federated["rows"],
-        test_events=None if federated is None else federated["events"],
-        alone=Auroc.of(alone),
-        federated=Auroc.of(federated),
+        test_rows=federated.get("rows"),
+        test_events=federated.get("events"),
+        alone=Auroc.of(reports["alone"]),
+        federated=Auroc.of(reports["federated"]),
         rounds=status.last_round,
         partners=tuple(sorted(partners)),
         isolated=status.isolated,
         sent_bytes=status.sent.wire_bytes,
         received_bytes=status.received.wire_bytes,
+        answers_label=answers,
+        objectives=rows_of(reports),
     )
 
 
@@ -137,11 +146,17 @@ def as_text(rows: Sequence[CenterSummary], console: Console) -> RenderableType:
 
     On a narrow console related figures share a column and the causes of isolation follow below.
     """
-    lines = [Text(), *(Text(line) for line in remarks(rows))]
+    lines = [*_objectives(rows), Text(), *(Text(line) for line in remarks(rows))]
     wide = _wide(rows)
     if fits(wide, console):
         return Group(wide, *lines)
     return Group(_narrow(rows, console.width), *_cause_lines(rows), *lines)
+
+
+def _objectives(rows: Sequence[CenterSummary]) -> list[RenderableType]:
+    """What became of the objectives of centers that have their own."""
+    found = {row.id: row.objectives for row in rows if row.objectives}
+    return [Text(), as_table(found), Text(LEGEND)] if found else []
 
 
 def _wide(rows: Sequence[CenterSummary]) -> Table:
@@ -209,6 +224,11 @@ def remarks(rows: Sequence[CenterSummary]) -> list[str]:
         "AUROC with its 95 % bootstrap interval. Alone: the same training and selection without "
         "partners. Bytes are those on the wire."
     ]
+    others = [row.id for row in rows if not row.answers_label]
+    if others:
+        lines.append(
+            f"No objective on the contract's label, so no AUROC of it: {', '.join(others)}."
+        )
     verdicts = Counter(row.verdict for row in rows)
     compared = verdicts.total() - verdicts[None]
     if compared:

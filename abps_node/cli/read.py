@@ -75,7 +75,8 @@ def rounds(
     plot: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="draw the conflict between objectives over rounds (.png, .svg)"
+            metavar="FILE",
+            help="draw the conflict between objectives over rounds (.png, .svg, .pdf)",
         ),
     ] = None,
 ) -> None:

@@ -68,7 +68,9 @@ def _together(told: ObjectivesRecord) -> str:
 def plot(center: str, records: list[RoundRecord], path: Path) -> None:
     """Draw conflict over rounds into a PNG, SVG or PDF file; raises ``NodeError``."""
     if path.suffix.lower() not in _FORMATS:
-        raise NodeError(f"--plot: found {str(path)!r}, allowed: a name that ends in .png or .svg")
+        raise NodeError(
+            f"--plot: found {str(path)!r}, allowed: a name that ends in .png, .svg or .pdf"
+        )
     told = [(record.round, record.objectives) for record in records if record.objectives]
     if not told:
         raise NodeError(f"--plot: {center} has no committed round with {NOTHING.split(' ', 1)[1]}")

@@ -120,7 +120,9 @@ def _validation(status: Status) -> str:
     found = status.validation
     if found is None:
         return MISSING
-    rows = f"{count(found.events, 'event')} in {count(found.rows, 'row')}"
+    rows = count(found.rows, "row")
+    if found.metric != "mae-gain":
+        rows = f"{count(found.events, 'event')} in {rows}"
     gain = f"{count(status.rounds_without_gain, 'round')} without gain since"
     best = f"best {number(status.best_metric, 4)} in round {status.best_round}"
     return f"{metric_name(found.metric)} {number(found.value, 4)} ({rows}); {best}, {gain}"
@@ -128,7 +130,10 @@ def _validation(status: Status) -> str:
 
 def _tests(status: Status) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
-    for name, report in status.reports.items():
+    reports = dict(status.reports)
+    if tuned := reports.get("alone", {}).get("stage2"):
+        reports["alone stage2"] = tuned
+    for name, report in reports.items():
         if "objectives" not in report:
             found.append((f"test {name}", _test(report)))
             continue

@@ -72,7 +72,8 @@ class ObjectiveUtility:
         """A measured U, with the events of all binary objectives together."""
         binary = [y for y, metric in zip(self.y, self.metrics, strict=True) if metric != "mae-gain"]
         events = int(sum(y.sum() for y in binary))
-        rows = int(self.known[0].size)
+        # Of several the rows differ; told are those of the split.
+        rows = int(self.known[0].sum() if len(self.known) == 1 else self.known[0].size)
         return ValidationRecord(metric=self.metric, value=value, events=events, rows=rows)
 
     def _part(self, number: int, outputs: torch.Tensor) -> float:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from abps_node.store.reader import Reader
 from launch.layout import FederationLayout
+from launch.objectives import ObjectiveRow, answers_label, rows_of
 from launch.summary import Auroc, Verdict, verdict_of
 from launch.view import isolation, status
 from launch.view.isolation import FederationIsolation
@@ -24,6 +25,10 @@ class Compared:
     center: str
     alone: Auroc | None
     federated: Auroc | None
+    answers_label: bool = True
+    """Whether it learns the contract's label; else both are None."""
+    objectives: tuple[ObjectiveRow, ...] = ()
+    """What became of its own objectives; none where it has none."""
 
     @property
     def difference(self) -> float | None:
@@ -87,6 +92,8 @@ class Gathered:
                 name,
                 Auroc.of(reports.get(name, {}).get("alone")),
                 Auroc.of(reports.get(name, {}).get("federated")),
+                all(answers_label(report) for report in reports.get(name, {}).values()),
+                rows_of(reports.get(name, {})),
             )
             for name in self.names
         ]

@@ -11,6 +11,7 @@ from typing import Final
 from abps_node.cli.human import MISSING, clock, count, metric_name, number, size
 from abps_node.errors import NodeError
 from launch.layout import FederationLayout
+from launch.objectives import HEADS, LEGEND, cells
 from launch.summary import Auroc
 from launch.view import page, pictures
 from launch.view.attention import state_word, tally
@@ -19,6 +20,7 @@ from launch.view.isolation import Why
 from launch.view.page import Section, folded, items, paragraph, picture, table
 from launch.view.status import grouped
 from launch.view.svg import drawing, inline
+from protocol.record import ValidationRecord
 
 REPORT_NAME: Final = "report.html"
 _NAMED: Final = 12
@@ -46,6 +48,7 @@ def render(found: Gathered) -> str:
         sections = [
             Section("attention", "Who needs attention", _attention(found)),
             Section("auroc", "AUROC: alone and federated", _auroc(found)),
+            *_objectives(found),
             Section("rounds", "Validation over the rounds", _validation(found)),
             Section("partners", "Who worked with whom", _partners(found)),
             Section("isolation", "Rounds without a partner", _isolation(found)),
@@ -107,6 +110,14 @@ def _auroc(found: Gathered) -> str:
     return "\n".join(parts)
 
 
+def _objectives(found: Gathered) -> list[Section]:
+    """A section where centers have objectives of their own."""
+    own = {each.center: each.objectives for each in found.compared() if each.objectives}
+    rows = [cells(center, row, "{} ({})") for center, rows in own.items() for row in rows]
+    body = paragraph(LEGEND) + table(HEADS, rows)
+    return [Section("objectives", "Objectives of centers", body)] if rows else []
+
+
 def _verdicts(compared: Sequence[Compared]) -> list[str]:
     verdicts = Counter(each.verdict for each in compared)
     known = verdicts.total() - verdicts[None]
@@ -120,6 +131,10 @@ def _verdicts(compared: Sequence[Compared]) -> list[str]:
         names = [each.center for each in compared if each.verdict == verdict]
         if names:
             lines.append(f"{words}, with the intervals apart: {_names(names)}.")
+    others = [each.center for each in compared if not each.answers_label]
+    if others:
+        lines.append(f"No objective on the contract's label, so no AUROC of it: {_names(others)}.")
+    compared = [each for each in compared if each.answers_label]
     missing = [each.center for each in compared if each.federated is None]
     if missing:
         lines.append(f"No federated test report: {_names(missing)}.")
@@ -169,7 +184,10 @@ def _validation(found: Gathered) -> str:
             parts.append(picture(inline(figure, f"rounds{place}", title, words), caption))
     if len(metrics) > 1:
         parts.append(
-            paragraph("Centers with few events are measured otherwise, as the contract says.")
+            paragraph(
+                "Centers with objectives of their own are measured by these, centers with one "
+                "class among their validation patients otherwise, as the contract says."
+            )
         )
     return "\n".join(parts)
 
@@ -306,13 +324,12 @@ def _centers(found: Gathered) -> str:
         if status is None:
             rows.append([*values, *[MISSING] * 8])
             continue
-        value = None if status.validation is None else status.validation.value
         isolated = ", ".join(f"{n} {cause}" for cause, n in status.isolated.items())
         values += [
             str(status.last_round),
             str(len(merges.get(name, {}))),
             isolated or "0",
-            number(value),
+            _metric(status.validation),
             interval(compared[name].alone),
             interval(compared[name].federated),
             size(status.sent.wire_bytes),
@@ -326,6 +343,14 @@ def _centers(found: Gathered) -> str:
         "round. Test AUROC with its 95 % interval."
     )
     return lead + table(heads, rows, right=("rounds", "partners", "validation", "sent", "received"))
+
+
+def _metric(found: ValidationRecord | None) -> str:
+    """The validation metric, by name where it is not the others'."""
+    if found is None:
+        return MISSING
+    name = "" if found.metric == "auroc" else f" ({metric_name(found.metric)})"
+    return f"{number(found.value)}{name}"
 
 
 def interval(auroc: Auroc | None) -> str:

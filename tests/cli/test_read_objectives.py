@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -91,4 +92,22 @@ def test_the_picture_is_drawn(tmp_path: Path, name: str, begins: bytes) -> None:
 def test_another_format_is_refused(tmp_path: Path) -> None:
     outcome = abps("rounds", state(tmp_path, [True]), "--plot", tmp_path / "conflict.doc")
     assert outcome.code != 0
-    assert "allowed: a name that ends in .png or .svg" in outcome.err
+    assert "allowed: a name that ends in .png, .svg or .pdf" in outcome.err
+
+
+def duration(error: float) -> dict[str, object]:
+    values = {"mae": error, "mae_low": 1.0, "mae_high": 2.0, "mae_of_median": 2.5, "rows": 9}
+    return {"objectives": {"stay": {"kind": "huber-log", "column": "days", **values}}}
+
+
+def test_status_tells_of_fine_tuning_with_and_without_partners(tmp_path: Path) -> None:
+    there = state(tmp_path, [True])
+    with Store.open(there, "here", CONTRACT) as store:
+        store.begin_incarnation()
+        tuned = {"kept": "after", "validation_before": 0.1, "validation_after": 0.2}
+        tuned |= {"epochs": 3, "stationary": False, "diverged": False}
+        store.save_report("alone", {**duration(1.7), "stage2": {**duration(1.6), **tuned}})
+    shown = abps("status", there).out
+    assert re.search(r"test alone, stay +mean error 1\.70 days", shown)
+    assert re.search(r"test alone stage2, stay +mean error 1\.60 days", shown)
+    assert re.search(r"alone stage2 kept +the model after fine-tuning", shown)

@@ -92,8 +92,13 @@ def test_every_head_scores_new_patients_as_it_was_measured(
         config.federation.contract.data, config.id, patients.labels, patients.groups
     ).test
     death, days = (np.array(scores[name])[test] for name in scores.column_names[1:3])
-    measured = Reader(config.state_dir).report(report)
+    reader = Reader(config.state_dir)
+    measured = reader.report(report)
     assert measured is not None
+    validation = reader.rounds()[-1].record.validation.value
+    if report == "stage2":
+        validation = measured[f"validation_{measured['kept']}"]
+    assert f"mean over objectives {validation:.3f} on" in done.out
     y = data.objectives.test.y
     expected = measured["objectives"]
     assert roc_auc_score(y[:, 0], death) == pytest.approx(expected["death"]["auroc"], abs=1e-9)
