@@ -190,12 +190,12 @@ def _submit(kind: Kind, planned: Plan, job: Job, words: list[str], dry_run: bool
 
 
 def _numbers(text: str | None) -> list[int] | None:
-    """``11,22`` as a list; ``ConfigError`` for anything else."""
+    """``11,22`` as a list; ``ConfigError`` for anything else, as in an experiment file."""
     from abps_node.errors import ConfigError
 
     if text is None:
         return None
-    try:
-        return [int(part) for part in text.split(",")]
-    except ValueError:
-        raise ConfigError(f"--seeds: found {text!r}, allowed: numbers, commas between") from None
+    parts = [part.strip() for part in text.split(",")]
+    if all(part.isdecimal() for part in parts) and len({*map(int, parts)}) == len(parts):
+        return [int(part) for part in parts]
+    raise ConfigError(f"--seeds: found {text!r}, allowed: numbers, each once, commas between")

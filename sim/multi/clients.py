@@ -187,6 +187,10 @@ def _sample(table: pa.Table, patients: int | None, seed: int) -> pa.Table:
 
 def _owners(data: TaskData, table: pa.Table, options: Options, seed: int) -> partitions.Names:
     patients = [str(each) for each in table[PATIENT].to_pylist()]
+    if options.clients > (most := len(set(patients))):
+        raise ConfigError(
+            f"clients: found {options.clients}, allowed: at most one per patient, {most}"
+        )
     drawn = derive_seed(seed, "partition")
     if options.partition == "iid":
         return partitions.iid(patients, options.clients, drawn)

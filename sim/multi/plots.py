@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from abps_node.errors import NodeError
 from sim.multi.tables import TaskRow, table, varied
 from sim.plots import COLORS, STYLES, save
-from sim.results_files import Result, require_kind
+from sim.results_files import Result, make_folder, require_kind
 from sim.tables import Spread
 
 _PANELS: Final = (
@@ -36,10 +36,15 @@ def draw(results: Sequence[Result], out: Path, rows: Sequence[str] | None = None
     require_kind(results, tasks=True)
     curves, weighing = _varied(results), _weighing(results)
     known = {row for by_row in curves.values() for row in by_row} | {name for _, name in weighing}
+    if not known:
+        raise NodeError(
+            "nothing to draw: found no row with a varied option and none whose server weighs "
+            "tasks, allowed: results of a sweep with [vary], or of fmgda, fsmgda or fedcare"
+        )
     for row in rows or ():
         if row not in known:
-            raise NodeError(f"--rows: found {row!r}, allowed: {', '.join(sorted(known)) or 'none'}")
-    out.mkdir(parents=True, exist_ok=True)
+            raise NodeError(f"--rows: found {row!r}, allowed: {', '.join(sorted(known))}")
+    make_folder(out)
     for (data, option), by_row in curves.items():
         chosen = {row: points for row, points in by_row.items() if not rows or row in rows}
         if chosen:

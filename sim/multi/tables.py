@@ -211,9 +211,9 @@ def told_of(result: Result) -> Iterator[str]:
             f"{task}: {found['metric'].upper()} {_value(found)}{stage1}; "
             f"{clients} {'client' if clients == 1 else 'clients'}, {found['rows']} test rows"
         )
-    batches = result["mini_batches"]
+    batches, rounds = result["mini_batches"], result["rounds_run"]
     yield (
-        f"{result['rounds_run']} rounds, {result['bytes'] / 1e6:.1f} MB, "
+        f"{rounds} {'round' if rounds == 1 else 'rounds'}, {result['bytes'] / 1e6:.1f} MB, "
         f"{batches['federated']} mini-batches and {batches['stage2']} of stage 2, "
         f"{result['seconds']:.1f} s"
     )

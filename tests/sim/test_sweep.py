@@ -197,6 +197,8 @@ def test_a_faulty_experiment_is_named(small: Path, change: tuple[str, str], mess
     [
         (["--rows", "fedavgg"], "--rows: found 'fedavgg', allowed: fedavg, abps, "),
         (["--seeds", "1,x"], "--seeds: found '1,x', allowed: numbers"),
+        (["--seeds", "1,1"], "--seeds: found '1,1', allowed: numbers, each once"),
+        (["--seeds", "1,-1"], "--seeds: found '1,-1', allowed: numbers"),
         (["--data", "isst"], "data set: found 'isst', nearest: ist"),
         (["--row", "7"], "synthetic: row: unknown key"),
     ],

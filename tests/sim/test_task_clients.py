@@ -87,3 +87,5 @@ def test_impossible_options_are_refused_by_name() -> None:
         made_up_clients(tasks_per_client=4)
     with pytest.raises(ConfigError, match="patients"):
         made_up_clients(patients=10_000)
+    with pytest.raises(ConfigError, match="clients: found 5000, allowed: at most one per patient"):
+        made_up_clients(clients=5000)

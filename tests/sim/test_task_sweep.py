@@ -175,6 +175,9 @@ def test_what_is_varied_is_drawn(tmp_path: Path) -> None:
     ]
     with pytest.raises(NodeError, match="allowed: fedavg, fedcare"):
         list(plots.draw(results, tmp_path, ["fmgda"]))
+    with pytest.raises(NodeError, match="nothing to draw"):
+        list(plots.draw([made("fedavg", 1, 0.6, 2.0)], tmp_path / "none"))
+    assert not (tmp_path / "none").exists()
 
 
 def test_what_is_wrong_is_named(tmp_path: Path) -> None:
@@ -214,7 +217,7 @@ def test_one_cell_by_hand_is_the_cell_of_a_sweep(tmp_path: Path) -> None:
     told = abps(*words, "--clients", "3", "--rounds", "1").out.splitlines()
     assert told[0].startswith("fedcare on diabetes130, 3 clients, seed 2: mean AUROC 0.")
     assert told[3].startswith("stay: MAE ") and " before stage 2; 1 client, " in told[3]
-    assert told[4].startswith("1 rounds, ")
+    assert told[4].startswith("1 round, ")
 
 
 @pytest.mark.parametrize(
