@@ -167,6 +167,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--data", choices=("synthetic", "ist"), default="synthetic")
     options = parser.parse_args()
+    if options.centers % 2:
+        parser.error(f"--centers: found {options.centers}, allowed: an even number")
     directory = Path(tempfile.mkdtemp(prefix="fleet-"))
     layout = fleet.lay_out(directory, options.data, options.centers, options.rounds)
     warm_up(layout.contract)
