@@ -30,7 +30,11 @@ _FEW_EVENTS: Final = 5
 def check_own_columns(aims: Aims, path: Path) -> list[Finding]:
     """Columns that center.toml names and the table lacks; raises ``DataError``."""
     return [
-        problem("data", text, "correct the name in center.toml, or add the column to the export")
+        problem(
+            "data",
+            f"{path}: {text}",
+            "correct the name in center.toml, or add the column to the export",
+        )
         for text in absent_columns(aims, read_header(path))
     ]
 
