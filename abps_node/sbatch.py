@@ -52,7 +52,7 @@ def more_options(texts: Sequence[str]) -> list[str]:
 
 def job_name(text: str) -> str:
     """A job's name after something of ours, without what a shell or a path would mind."""
-    return "abps-" + re.sub(r"[^A-Za-z0-9._-]+", "-", text)
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", f"abps-{text}").rstrip("-")
 
 
 def program() -> str:

@@ -63,6 +63,7 @@ def slurm(
     Writes federation.sbatch into the directory and hands it to sbatch. Each node gets an equal
     share of the centers. Submitted again, unfinished centers go on after their last round.
     """
+    from abps_node.cli.human import count
     from abps_node.sbatch import more_options
     from launch.layout import read_layout
     from launch.local import too_many
@@ -91,9 +92,8 @@ def slurm(
         return
     number = submit(layout, script)
     logs = directory / JOBS_FOLDER / f"job-{number}*.txt"
-    typer.echo(
-        f"Job {number}: {centers} centers on {job.nodes} nodes, up to {share} each. Output: {logs}"
-    )
+    where = f"{count(centers, 'center')} on {count(job.nodes, 'node')}"
+    typer.echo(f"Job {number}: {where}, up to {share} each. Output: {logs}")
 
 
 def slurm_task(

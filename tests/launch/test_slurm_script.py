@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from abps_node.sbatch import job_name
 from launch.layout import FederationLayout, LayoutError
 from launch.slurm import SCRIPT_NAME, nodes_for, plain_script
 from launch.supervisor import LaunchError
@@ -123,6 +124,11 @@ def test_from_one_center_per_node_to_all_on_one(
 def test_nodes_that_do_not_fit(nodes: int | None, per_node: int | None, text: str) -> None:
     with pytest.raises(LaunchError, match=re.escape(text)):
         nodes_for(12, nodes, per_node)
+
+
+def test_a_job_is_named_after_its_federation() -> None:
+    assert job_name("Synthetic (α=0.5, seed 0)") == "abps-Synthetic-0.5-seed-0"
+    assert job_name("α") == "abps"
 
 
 @pytest.mark.parametrize("nodes", [1, 2, 3, 5, 12])
