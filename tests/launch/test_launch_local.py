@@ -52,12 +52,14 @@ def child(code: str, pipe: Path | None = None) -> Callable[[CenterConfig], list[
 
 
 def launched(
-    layout: FederationLayout, command: Callable[[CenterConfig], list[str]]
+    layout: FederationLayout,
+    command: Callable[[CenterConfig], list[str]],
+    job: str | None = None,
 ) -> tuple[int, str]:
     """Exit code, and what a launcher without a terminal said."""
     said = io.StringIO()
     console = Console(file=said, width=200)
-    code = launch_local(layout, console=console, command=command, restarts=ONCE)
+    code = launch_local(layout, console=console, command=command, restarts=ONCE, job=job)
     return code, said.getvalue()
 
 
@@ -196,6 +198,15 @@ def test_a_running_center_is_not_started_twice(layout: FederationLayout) -> None
     with pytest.raises(LaunchError, match=f"far: is running already as process {os.getpid()}"):
         launched(layout, child("sys.exit(1)"))
     assert not (layout.centers[1].state_dir / "console.log").exists()
+
+
+def test_a_job_that_begins_anew_supersedes_what_lives_of_the_old_one(
+    layout: FederationLayout,
+) -> None:
+    commit(layout.centers[0], finished=False, reports=False, pid=os.getpid())
+    code, said = launched(layout, child("print('anew')"), job="7")
+    assert code == 0, said
+    assert (layout.centers[0].state_dir / "console.log").read_text() == "anew\n"
 
 
 # Signals: the launcher as a process of its own --------------------------------------------------
