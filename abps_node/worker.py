@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +24,7 @@ from protocol.effects import Merge, Train
 from protocol.events import Merged, ModelRef, Trained
 
 T = TypeVar("T")
+_log = logging.getLogger(__name__)
 
 
 class Worker:
@@ -104,9 +106,17 @@ class Worker:
         learner = self._learner
         if not isinstance(learner, ObjectiveLearner) or not learner.fine_tunes:
             return None
+        _tell("private fine-tuning begins; nothing is sent")
         tuning = learner.fine_tune(lambda: self._cancelled)
         if tuning is None:
+            _tell(
+                "private fine-tuning given up, since the center stops; the next start begins anew"
+            )
             return None
+        _tell(
+            f"private fine-tuning ended after {tuning.epochs} epochs: validation "
+            f"{tuning.before.value:.4f} → {tuning.after.value:.4f}, kept: the model {tuning.kept} it"
+        )
         model = models.write_tuned(self._state_dir, learner.state_tensors(), self._fitted)
         return {
             **learner.test_report(),
@@ -132,3 +142,8 @@ class Worker:
         """Let the present job end, start no other."""
         self.cancel()
         self._thread.shutdown(wait=True, cancel_futures=True)
+
+
+def _tell(text: str) -> None:
+    """Of stage 2, which may take long and shows nowhere else before it has ended."""
+    _log.info("%s", text, extra={"event": "stage2", "fields": {}})

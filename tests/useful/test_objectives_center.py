@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
@@ -12,8 +13,10 @@ from sklearn.metrics import roc_auc_score
 
 from abps_node.config import load_center_config
 from abps_node.data import load_with_patients, split_rows
+from abps_node.learning import make_learner
 from abps_node.store.models import read_preprocessing
 from abps_node.store.reader import Reader
+from abps_node.worker import Worker
 from tests.support.command_line import abps
 from tests.support.trained_center import train_center
 
@@ -113,3 +116,21 @@ def test_the_models_file_holds_what_its_heads_are(center: Path) -> None:
     fitted = read_preprocessing(state_dir, found[1])
     assert [each["name"] for each in fitted["objectives"]] == ["death", "birthday"]
     assert fitted["private"]["inputs"] == ["shift"]
+
+
+def test_the_log_tells_of_fine_tuning_and_of_its_being_given_up(
+    center: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = load_center_config(center)
+    contract = config.federation.contract
+    data = load_with_patients(contract, config.id, config.data, config.aims)[0]
+    worker = Worker(config, data, make_learner(contract, data, 1, config.aims))
+    caplog.set_level("INFO", "abps_node.worker")
+    assert asyncio.run(worker.fine_tune()) is not None
+    worker.cancel()
+    assert asyncio.run(worker.fine_tune()) is None
+    worker.close()
+    texts = [record.getMessage() for record in caplog.records]
+    assert texts[0] == texts[2] == "private fine-tuning begins; nothing is sent"
+    assert texts[1].startswith("private fine-tuning ended after 2 epochs: validation 0.")
+    assert texts[3].startswith("private fine-tuning given up, since the center stops")
