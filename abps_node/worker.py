@@ -113,9 +113,10 @@ class Worker:
                 "private fine-tuning given up, since the center stops; the next start begins anew"
             )
             return None
+        reached = f"{tuning.before.value:.4f} → {tuning.after.value:.4f}"
         _tell(
-            f"private fine-tuning ended after {tuning.epochs} epochs: validation "
-            f"{tuning.before.value:.4f} → {tuning.after.value:.4f}, kept: the model {tuning.kept} it"
+            f"private fine-tuning ended, epochs: {tuning.epochs}, validation: {reached}, kept: the "
+            f"model {tuning.kept} it"
         )
         model = models.write_tuned(self._state_dir, learner.state_tensors(), self._fitted)
         return {

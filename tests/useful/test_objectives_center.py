@@ -132,5 +132,5 @@ def test_the_log_tells_of_fine_tuning_and_of_its_being_given_up(
     worker.close()
     texts = [record.getMessage() for record in caplog.records]
     assert texts[0] == texts[2] == "private fine-tuning begins; nothing is sent"
-    assert texts[1].startswith("private fine-tuning ended after 2 epochs: validation 0.")
+    assert texts[1].startswith("private fine-tuning ended, epochs: 2, validation: 0.")
     assert texts[3].startswith("private fine-tuning given up, since the center stops")
