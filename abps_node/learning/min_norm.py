@@ -23,6 +23,12 @@ _TOLERANCE: Final = 1e-13
 _GOOD_ENOUGH: Final = 1e-12
 """In units of the trace: what two inner products may differ by."""
 _POLISH_STEPS: Final = 50
+_WILD: Final = 1e8
+"""From here on squared lengths lie so far apart that in units of the trace the short ones blur."""
+_NOTHING: Final = 1e-200
+"""A squared length of no more than this, in units of the trace, is a gradient of zero."""
+_PASSES: Final = 200
+"""Far more than any matrix needed; rounding must not go round in circles."""
 
 
 @dataclass(frozen=True)
@@ -85,16 +91,34 @@ def _two(first: float, mixed: float, second: float) -> FloatArray:
 
 
 def _active_set(gram: FloatArray) -> FloatArray:
-    size = gram.shape[0]
     trace = float(np.trace(gram))
-    if trace <= 0.0:
-        return np.full(size, 1.0 / size)
+    squares = gram.diagonal()
+    least = float(squares.min())
+    if least <= _NOTHING * trace:
+        zero = squares <= _NOTHING * trace
+        return np.asarray(zero / zero.sum())
+    if trace >= _WILD * least:
+        return _in_units_of(least, gram)
     normal = gram / trace + 1.0
     everything = _regular_solution(normal)
     if everything is not None:
         return np.asarray(everything / everything.sum())
     solution = _lawson_hanson(normal)
     return _polished(gram, solution / solution.sum(), _GOOD_ENOUGH * trace)
+
+
+def _in_units_of(least: float, gram: FloatArray) -> FloatArray:
+    """The same in units of the shortest gradient, than which the solution is no longer.
+
+    In units of the trace, what a far longer gradient leaves of the others' inner products is
+    rounding, and an objective of theirs could get worse.
+    """
+    solution = _lawson_hanson(gram / least + 1.0)
+    weights = np.asarray(solution / solution.sum())
+    if float(weights @ gram @ weights) <= least:
+        return weights
+    shortest = gram.diagonal() <= least
+    return np.asarray(shortest / shortest.sum())
 
 
 def _polished(gram: FloatArray, weights: FloatArray, tolerance: float) -> FloatArray:
@@ -142,16 +166,19 @@ def _regular_solution(normal: FloatArray) -> FloatArray | None:
 def _lawson_hanson(normal: FloatArray) -> FloatArray:
     """argmin λᵀNλ/2 − Σλ over λ ≥ 0."""
     size = normal.shape[0]
+    digits = 0.5 * _TOLERANCE * np.abs(normal)
     solution = np.zeros(size)
     held: list[int] = []
     barred: set[int] = set()
-    # Every pass with a new member lowers the objective, so that no set ever comes back.
-    while len(held) + len(barred) < size:
+    # Every pass with a new member lowers the objective: but for rounding no set ever comes back.
+    for _ in range(_PASSES):
         descent = 1.0 - normal @ solution
+        rounding = np.maximum(_TOLERANCE, digits @ solution)
         free = [s for s in range(size) if s not in held and s not in barred]
-        entering = max(free, key=lambda s: descent[s])
-        if descent[entering] <= _TOLERANCE:
+        free = [s for s in free if descent[s] > rounding[s]]
+        if not free:
             break
+        entering = max(free, key=lambda s: float(descent[s]))
         trial = [*held, entering]
         target = _solved(normal, trial)
         if target is None or target[-1] <= 0.0:

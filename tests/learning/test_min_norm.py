@@ -130,6 +130,23 @@ def test_common_descent(data: Any) -> None:
     assert found.norm2 <= gram.diagonal().min() + tolerance
 
 
+@pytest.mark.parametrize("digits", [4, 7])
+def test_no_objective_gets_worse_beside_a_gradient_that_is_far_longer(digits: int) -> None:
+    """In its own units, not in those of the longest."""
+    rng = np.random.default_rng(digits)
+    for _ in range(CASES):
+        size = int(rng.integers(3, 7))
+        rows = ordinary(rng, size, 30) * 10.0 ** rng.choice([0, -digits], (size, 1))
+        direction = min_norm(rows @ rows.T).weights @ rows
+        slopes = rows @ direction / np.linalg.norm(rows, axis=1) / np.linalg.norm(direction)
+        assert slopes.min() > -1e-6
+
+
+def test_a_zero_gradient_is_the_answer() -> None:
+    rows = np.array([[1e6, 0.0], [0.0, 1e-3], [0.0, 0.0]])
+    assert min_norm(rows @ rows.T).weights.tolist() == [0.0, 0.0, 1.0]
+
+
 def test_two_in_closed_form() -> None:
     rows = np.array([[2.0, 0.0], [0.0, 1.0]])
     assert min_norm(rows @ rows.T).weights == pytest.approx([0.2, 0.8])
