@@ -86,14 +86,17 @@ def _throw_away_round(contract: Contract) -> None:
     """Reading, a local step, a merge, a report: all lazy imports happen here."""
     import pyarrow.parquet
 
+    from abps_node.aims import Aims, label_alone
     from abps_node.data import load_center
-    from abps_node.learning import Learner
+    from abps_node.learning import make_learner
 
+    # As every center does whose trunk is not the perceptron's.
+    aims = None if contract.model.kind == "mlp" else Aims((label_alone(contract),))
     with tempfile.TemporaryDirectory() as folder:
         patients = Path(folder) / "made-up.parquet"
         pyarrow.parquet.write_table(_made_up(contract), patients)
-        data = load_center(contract, "template", patients)
-    learner = Learner(contract, data, seed=0)
+        data = load_center(contract, "template", patients, aims)
+    learner = make_learner(contract, data, 0, aims)
     trunk = learner.train(1).trunk
     learner.merge(1, {"partner": trunk}, {"partner": 0.5}, [frozenset(), frozenset({"partner"})])
     learner.load_state_tensors(learner.state_tensors())
