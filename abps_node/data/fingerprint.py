@@ -51,17 +51,20 @@ class Fingerprint(BaseModel):
             return None
         if self.rows != now.rows:
             return f"it had {self.rows} rows, now {now.rows}"
-        columns = [name for name in self.columns if self.columns[name] != now.columns.get(name)]
-        columns += [name for name in now.columns if name not in self.columns]
+        gone, new = (
+            self.columns.keys() - now.columns.keys(),
+            now.columns.keys() - self.columns.keys(),
+        )
+        if gone or new:
+            # The contract is the same: what is asked of the table is the center's own.
+            parts = [f"no longer {name!r}" for name in sorted(gone)[:_SHOWN]]
+            parts += [f"now {name!r}" for name in sorted(new)[:_SHOWN]]
+            told = ", ".join(parts)
+            return f"center.toml has other objectives or private features than this state: {told}"
+        columns = [name for name in self.columns if self.columns[name] != now.columns[name]]
         if not columns:
             return "the rows are dealt to train, validation and test, or encoded, in another way"
-        moved = [
-            name
-            for name in columns
-            if name in now.columns
-            and name in self.columns
-            and self.columns[name].sorted == now.columns[name].sorted
-        ]
+        moved = [name for name in columns if self.columns[name].sorted == now.columns[name].sorted]
         if moved == columns:
             return f"the same {self.rows} rows stand in another order"
         more = f" and {len(columns) - _SHOWN} more" if len(columns) > _SHOWN else ""

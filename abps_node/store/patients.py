@@ -36,8 +36,10 @@ def require_same(path: Path, stored: str, now: Fingerprint) -> None:
     # Not imported: who only reads a state does without the modules that read tables.
     changes = type(now).model_validate_json(stored).changes(now)
     if changes is not None:
+        table = "the patient table is not the one that this state was trained on: "
+        own = changes.startswith("center.toml")
         raise StoreError(
-            f"{path}: the patient table is not the one that this state was trained on: {changes}; "
-            "put the former table back, or set another state_dir, which begins anew, or begin "
-            "another campaign (abps campaign)"
+            f"{path}: {'' if own else table}{changes}; put the former "
+            f"{'ones' if own else 'table'} back, or set another state_dir, which begins anew, or "
+            "begin another campaign (abps campaign)"
         )

@@ -41,6 +41,19 @@ def test_another_table_is_refused_and_nothing_changes(tmp_path: Path, journal: s
         assert store.begin_incarnation() == 2  # no refused start has taken a number
 
 
+def test_other_objectives_are_not_called_another_table(tmp_path: Path) -> None:
+    before = table()
+    columns = {**before.columns, "objective stay": before.columns["age"]}
+    Store.open(tmp_path, "here", CONTRACT, patients=before).close()
+    with pytest.raises(StoreError) as caught:
+        Store.open(
+            tmp_path, "here", CONTRACT, patients=before.model_copy(update={"columns": columns})
+        )
+    message = str(caught.value)
+    assert "center.toml has other objectives or private features than this state" in message
+    assert "now 'objective stay'; put the former ones back, or set another state_dir" in message
+
+
 def test_a_state_begun_without_a_table_takes_the_first(tmp_path: Path) -> None:
     Store.open(tmp_path, "here", CONTRACT).close()
     assert Reader(tmp_path).patients() is None
