@@ -21,6 +21,7 @@ COMPARED: Final = (
     ("diabetes.json", "fedcare"),
     ("diabetes.json", "abps+pareto"),
     ("eicu.json", "fedcare"),
+    ("eicu.json", "fmgda.unit"),
     ("several.json", "abps+pareto"),
 )
 """Results and the row of them that is set against all others."""
