@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from abps_node.audit import recorder as recorder_module
 from abps_node.audit import stimuli
 from abps_node.audit.recorder import RecordedNode, Recorder
 from abps_node.audit.replay import Replayed, difference, replay
@@ -159,24 +160,32 @@ def test_an_end_that_a_crash_cut_off_is_noted(recorded: Path, tmp_path: Path) ->
     assert "that a crash cut off" in replay(copy).notes[0]
 
 
-def test_parts_go_on_from_each_other_and_make_room(recorded: Path, tmp_path: Path) -> None:
+def test_parts_go_on_from_each_other_and_make_room(
+    recorded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The same stimuli recorded again with little room: several parts, each replayable alone."""
-    source = Recording(recordings(recorded)[-1])
+    path = recordings(recorded)[-1]
+    source = Recording(path)
+    # After every round the next part, however much or little the center was told in it.
+    monkeypatch.setattr(recorder_module, "PARTS", 1000)
     unpacker = Unpacker(lambda name: source.blobs[name])
     contract, identity, roster, memory = unpacker.unpack(source.begin.setting)
     members = dict.fromkeys(roster, "")
-    state_dir, keep = tmp_path / "state", 100_000
-    recorder = Recorder(state_dir, keep, contract, identity, members, memory)
-    node = RecordedNode(contract, identity, members, memory, recorder)
     # To the last merge: how long a center lingers after it depends on the machine.
     stimuli = [(unpacker.unpack(each.event), each.now) for each in source.stimuli()]
     end = max(at for at, (event, _) in enumerate(stimuli) if isinstance(event, ev.Merged))
-    for event, now in stimuli[: end + 1]:
-        node.handle(event, now)
-    node.close()
-    files = recordings(state_dir)
+
+    def record_again(state_dir: Path, keep: int) -> list[Path]:
+        recorder = Recorder(state_dir, keep, contract, identity, members, memory)
+        node = RecordedNode(contract, identity, members, memory, recorder)
+        for event, now in stimuli[: end + 1]:
+            node.handle(event, now)
+        node.close()
+        return recordings(state_dir)
+
+    state_dir = tmp_path / "state"
+    files = record_again(state_dir, 4 * path.stat().st_size)
     assert len(files) > 1
-    assert sum(path.stat().st_size for path in files) <= keep
     whole = replay(state_dir)
     assert whole.rounds is not None and whole.rounds[1] == ROUNDS
     first = sum(1 for _ in Recording(files[0]).stimuli())
@@ -185,6 +194,12 @@ def test_parts_go_on_from_each_other_and_make_room(recorded: Path, tmp_path: Pat
     # A new part may have begun with the very last stimulus.
     assert later.stimuli == whole.stimuli - first
     assert later.rounds is None or later.rounds[1] == ROUNDS
+
+    kept = record_again(tmp_path / "little", path.stat().st_size)
+    assert [each.name for each in kept] == [each.name for each in files][-len(kept) :]
+    assert 0 < len(kept) < len(files), "the oldest made room"
+    assert sum(each.stat().st_size for each in kept[:-1]) <= path.stat().st_size
+    replay(tmp_path / "little")
 
 
 def test_nothing_recorded_is_said(tmp_path: Path) -> None:
