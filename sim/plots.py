@@ -44,7 +44,7 @@ COLORS: Final = (
     "#8c6d31",
 )
 """Okabe and Ito's, told apart with any kind of color vision."""
-STYLES: Final = ("-", "--", "-.", ":", "-", "--", "-.", ":")
+_STYLES: Final = ("-", "--", "-.", ":")
 _NOTHING: Final = {
     "pareto": "no center has both classes in its test split",
     "rounds": "no curves; a summary has none",
@@ -59,6 +59,12 @@ _LABEL: Final = (11.0, 8.0)
 _MOST_NAMED: Final = 16
 """Centers whose names fit beside a heat map."""
 _MOST_PANELS: Final = 6
+
+
+def line_of(number: int) -> tuple[str, str]:
+    """Style and color of a curve by its place in the picture; 32 can be told apart."""
+    lap = number // len(COLORS)
+    return _STYLES[(number + lap) % len(_STYLES)], COLORS[number % len(COLORS)]
 
 
 def draw(
@@ -263,8 +269,8 @@ def curves(
             centers = runs[0]["config"]["data"]["centers"]
             bytes_ = np.array([each["history"]["bytes"][:length] for each in runs])
             x = bytes_.cumsum(1).mean(0) / centers / _MIB
-        color = COLORS[place % len(COLORS)]
-        axes.plot(x, mean, STYLES[place % len(STYLES)], color=color, label=name, linewidth=1.8)
+        style, color = line_of(place)
+        axes.plot(x, mean, style, color=color, label=name, linewidth=1.8)
         if len(runs) > 1:
             spread = values.std(0, ddof=1)
             axes.fill_between(x, mean - spread, mean + spread, color=color, alpha=0.12, linewidth=0)

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from abps_node.errors import NodeError
 from sim.multi.tables import TaskRow, table, varied
-from sim.plots import COLORS, STYLES, save
+from sim.plots import line_of, save
 from sim.results_files import Result, make_folder, require_kind
 from sim.tables import Spread
 
@@ -74,17 +74,18 @@ def _weighing(results: Sequence[Result]) -> dict[tuple[str, str], Result]:
 
 def trend(data: str, option: str, by_row: Mapping[str, list[tuple[float, TaskRow]]]) -> Figure:
     """AUROC and error in days against the option's value, mean and standard deviation of seeds."""
-    figure = Figure(figsize=(9.0, 3.8), layout="constrained")
+    figure = Figure(figsize=(10.0, 3.8), layout="constrained")
     left, right = figure.subplots(1, 2)
     for number, (name, points) in enumerate(by_row.items()):
+        style, color = line_of(number)
         for axes, of in ((left, _auroc), (right, _error)):
             known = [(value, found) for value, row in points if (found := of(row)) is not None]
             axes.errorbar(
                 [value for value, _ in known],
                 [found.mean for _, found in known],
                 [found.deviation or 0.0 for _, found in known],
-                fmt=f"{STYLES[number % len(STYLES)]}o",
-                color=COLORS[number % len(COLORS)],
+                fmt=f"{style}o",
+                color=color,
                 label=name,
                 linewidth=1.2,
                 markersize=3,
@@ -94,7 +95,8 @@ def trend(data: str, option: str, by_row: Mapping[str, list[tuple[float, TaskRow
     right.set_title("mean absolute error, days", fontsize=10)
     for axes in (left, right):
         axes.set_xlabel(option)
-    left.legend(fontsize=7, frameon=False)
+    handles, labels = left.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside right center", fontsize=8, frameon=False)
     seeds = {len(row.seeds) for points in by_row.values() for _, row in points}
     few, many = min(seeds), max(seeds)
     told = f"{few} to {many} seeds" if few < many else f"{few} seed{'s' * (few > 1)}"
@@ -132,7 +134,8 @@ def _panel(axes: Axes, curves: dict[str, list[Any]], title: str) -> None:
         points = [(t, value) for t, value in enumerate(values, 1) if value is not None]
         if points:
             x, y = zip(*points, strict=True)
-            axes.plot(x, y, STYLES[number], color=COLORS[number], label=name, linewidth=1.2)
+            style, color = line_of(number)
+            axes.plot(x, y, style, color=color, label=name, linewidth=1.2)
     axes.set_title(title, fontsize=10)
     axes.set_xlabel("round")
     axes.legend(fontsize=7, frameon=False)

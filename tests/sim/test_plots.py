@@ -102,3 +102,8 @@ def test_a_summary_gives_the_front_alone(results: list[dict[str, Any]], tmp_path
     ]
     outcome = abps("sim", "plot", tmp_path / "s.json", "--out", tmp_path, "--rows", "fedavgg")
     assert outcome.err.startswith("abps: --rows: found 'fedavgg', allowed: abps, ")
+
+
+def test_curves_of_one_picture_differ_in_color_or_style() -> None:
+    assert len({plots.line_of(number) for number in range(32)}) == 32
+    assert len({plots.line_of(number)[1] for number in range(8)}) == 8
