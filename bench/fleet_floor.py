@@ -37,7 +37,7 @@ from typing import Any, Final
 import fleet
 import zmq
 
-from abps_node.config import CenterConfig
+from abps_node.data import load_center
 from abps_node.learning import Learner
 from launch.children import fork
 from launch.layout import FederationLayout
@@ -94,7 +94,7 @@ def one_center(
 ) -> dict[str, float]:
     """All rounds of a center; its CPU seconds and private memory."""
     contract, center = layout.contract, layout.centers[number]
-    learner = Learner(contract, _data(layout, center), center.seed)
+    learner = Learner(contract, load_center(contract, center.id, center.data), center.seed)
     pause = random.Random(number)
     partners = Partners(number, folder, keys) if level >= 2 else None
     with closing(sqlite3.connect(folder / f"{number}.sqlite", isolation_level=None)) as state:
@@ -119,12 +119,6 @@ def one_center(
     rollup = Path("/proc/self/smaps_rollup").read_text().splitlines()
     private = sum(int(line.split()[1]) for line in rollup if line.startswith("Private_"))
     return {"cpu_s": spent, "private_mib": private / 1024}
-
-
-def _data(layout: FederationLayout, center: CenterConfig) -> Any:
-    from abps_node.data import load_center
-
-    return load_center(layout.contract, center.id, center.data)
 
 
 def measure(level: int, layout: FederationLayout) -> dict[str, float]:

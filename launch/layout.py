@@ -18,7 +18,6 @@ Such a directory is for experiments on one machine. In a real federation every c
 from __future__ import annotations
 
 import re
-import stat
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,7 +25,9 @@ from typing import TYPE_CHECKING, Any
 
 from abps_node.config import CenterConfig, Federation, load_center_config, load_federation
 from abps_node.config_text import checked
-from abps_node.errors import ConfigError, NodeError
+from abps_node.errors import ConfigError, NodeError, StoreError
+from abps_node.scaffold import CENTER_FILE, FEDERATION_FILE
+from abps_node.store.connection import present
 from abps_node.visible import visible
 from launch.toml import center_text, federation_text
 from protocol.contract import CENTER_ID_PATTERN, Contract, Goal
@@ -34,8 +35,6 @@ from protocol.contract import CENTER_ID_PATTERN, Contract, Goal
 if TYPE_CHECKING:
     import pyarrow
 
-FEDERATION_FILE = "federation.toml"
-CENTER_FILE = "center.toml"
 SIMULATION_FILE = "SIMULATION"
 _NAMED = 12
 """Centers that an error names; the others are counted."""
@@ -194,9 +193,9 @@ def _center_files(directory: Path) -> list[Path]:
 def _may_be(path: Path) -> bool:
     """Whether there is such a file, also if it is hidden: who reads it then says why."""
     try:
-        return stat.S_ISREG(path.stat().st_mode)
-    except OSError as error:
-        return not isinstance(error, (FileNotFoundError, NotADirectoryError))
+        return present(path)
+    except StoreError:
+        return True
 
 
 def _read_center(

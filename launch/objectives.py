@@ -73,6 +73,11 @@ def answers_label(report: Report) -> bool:
     return "objectives" not in report or report.get("brier") is not None
 
 
+def without_label(centers: str) -> str:
+    """Said of centers that learn something else."""
+    return f"No objective on the contract's label, so no AUROC of it: {centers}."
+
+
 def cells(center: str, row: ObjectiveRow, form: str) -> list[str]:
     """A row of a table under ``HEADS``; ``form`` has places for a figure and its interval."""
     figures = (row.alone, row.federated, row.alone_stage2, row.stage2)

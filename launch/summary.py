@@ -16,7 +16,7 @@ from abps_node.config import CenterConfig
 from abps_node.errors import DataError, StoreError
 from abps_node.store.reader import NoState, Reader
 from launch.layout import FederationLayout
-from launch.objectives import LEGEND, ObjectiveRow, answers_label, as_table, rows_of
+from launch.objectives import LEGEND, ObjectiveRow, answers_label, as_table, rows_of, without_label
 from protocol.record import RestCause
 
 Verdict = Literal["overlap", "federated", "alone"]
@@ -226,9 +226,7 @@ def remarks(rows: Sequence[CenterSummary]) -> list[str]:
     ]
     others = [row.id for row in rows if not row.answers_label]
     if others:
-        lines.append(
-            f"No objective on the contract's label, so no AUROC of it: {', '.join(others)}."
-        )
+        lines.append(without_label(", ".join(others)))
     verdicts = Counter(row.verdict for row in rows)
     compared = verdicts.total() - verdicts[None]
     if compared:

@@ -45,22 +45,28 @@ class Fingerprint(BaseModel):
     encoding: str
     """What was fitted on the training rows."""
 
-    def changes(self, now: Fingerprint) -> str | None:
-        """What is different ``now``, in words that quote no cell; None if nothing is."""
-        if self == now:
-            return None
-        if self.rows != now.rows:
-            return f"it had {self.rows} rows, now {now.rows}"
+    def other_columns(self, now: Fingerprint) -> str | None:
+        """What is asked of the table otherwise ``now``; None if it is the same.
+
+        A state has one contract, so it is the center's own objectives and features that differ.
+        """
         gone, new = (
             self.columns.keys() - now.columns.keys(),
             now.columns.keys() - self.columns.keys(),
         )
-        if gone or new:
-            # The contract is the same: what is asked of the table is the center's own.
-            parts = [f"no longer {name!r}" for name in sorted(gone)[:_SHOWN]]
-            parts += [f"now {name!r}" for name in sorted(new)[:_SHOWN]]
-            told = ", ".join(parts)
-            return f"center.toml has other objectives or private features than this state: {told}"
+        told = [f"no longer {name!r}" for name in sorted(gone)[:_SHOWN]]
+        told += [f"now {name!r}" for name in sorted(new)[:_SHOWN]]
+        return ", ".join(told) or None
+
+    def changes(self, now: Fingerprint) -> str | None:
+        """What is different ``now``, in words that quote no cell; None if nothing is.
+
+        Both are of the same columns.
+        """
+        if self == now:
+            return None
+        if self.rows != now.rows:
+            return f"it had {self.rows} rows, now {now.rows}"
         columns = [name for name in self.columns if self.columns[name] != now.columns[name]]
         if not columns:
             return "the rows are dealt to train, validation and test, or encoded, in another way"

@@ -18,7 +18,7 @@ from abps_node.aims import Aims, Objective
 from abps_node.data.encode import Encoder
 from abps_node.data.features import RawFeatures, read_features
 from abps_node.data.split import Rows, SplitRows
-from abps_node.data.table import FloatArray, Table, column_problems
+from abps_node.data.table import FloatArray, Table, column_problems, other_separator
 from abps_node.errors import DataError
 
 NO_GROUP: Final = -1
@@ -80,11 +80,11 @@ class ObjectiveData:
 def absent_columns(aims: Aims, present: Sequence[str]) -> list[str]:
     """Columns of the aims that a file with these ones lacks or has twice, a line each, with the
     keys that name them; none where the header as a whole cannot be right."""
-    found = column_problems(present, aims.columns)
+    if other_separator(present):
+        return []
     return [
         f"{text}; named by {', '.join(aims.keys_of(name))} of center.toml"
-        for name, text in found.items()
-        if not text.startswith("its header")
+        for name, text in column_problems(present, aims.columns).items()
     ]
 
 

@@ -306,7 +306,7 @@ def _read_csv(path: Path, names: Sequence[str] | None) -> tuple[list[str], Any]:
     present = _csv_names(path, read, parse)
     if names is not None:
         _require_columns(path, present, names)
-    elif separator := _other_separator(present):
+    elif separator := other_separator(present):
         raise DataError(f"{path}: {_WRONG_SEPARATOR.format(separator)}")
     convert = pacsv.ConvertOptions(
         include_columns=None if names is None else list(names),
@@ -346,7 +346,7 @@ def _require_columns(source: str | Path, present: Sequence[str], names: Sequence
 def column_problems(present: Sequence[str], names: Sequence[str]) -> dict[str, str]:
     """What is wrong with the names alone: wanted column to one line about it."""
     missing = [name for name in names if name not in present]
-    if missing and (separator := _other_separator(present)):
+    if missing and (separator := other_separator(present)):
         return {missing[0]: _WRONG_SEPARATOR.format(separator)}
     problems = {name: _missing(name, present) for name in missing}
     for name in names:
@@ -360,7 +360,7 @@ _WRONG_SEPARATOR: Final = (
 )
 
 
-def _other_separator(present: Sequence[str]) -> str | None:
+def other_separator(present: Sequence[str]) -> str | None:
     """What separates the columns, if all of them were read as one."""
     known = {";": "semicolons", "\t": "tabs", "|": "bars"}
     return next(

@@ -21,9 +21,9 @@ def check_levels(
     rows: int,
     missing: Mapping[str, int],
     unknown: Mapping[str, UnknownLevels],
-    whose: str = "in the contract",
+    declare: str = "agree on these levels in the contract",
 ) -> Iterator[Finding]:
-    """Levels that a feature does not declare; ``whose`` says where it would."""
+    """Levels that a feature does not declare; ``declare`` says what would mend that."""
     declared = {feature.name: feature.levels or [] for feature in features}
     for column, found in unknown.items():
         near = {text: near_spelling(text, declared[column]) for text in found.examples}
@@ -35,11 +35,10 @@ def check_levels(
         examples = ", ".join(f'"{level}" ({many})' for level, many in found.examples.items())
         many, undeclared = count(found.rows, "row"), count(found.levels, "undeclared level")
         counts = "counts" if found.rows == 1 else "count"
-        agree = "agree on" if whose == "in the contract" else "declare"
         yield warning(
             "levels",
             f"{column}: {many} with {undeclared} {counts} as «other»: {examples}{none}",
-            "; ".join([*meant, f"correct the spelling, or {agree} these levels {whose}"]),
+            "; ".join([*meant, f"correct the spelling, or {declare}"]),
         )
 
 

@@ -66,7 +66,8 @@ def check_private(aims: Aims, path: Path) -> Iterator[Finding]:
     raw = read_private(aims, table)
     missing = raw.missing()
     unknown = {name: unknown_levels(found) for name, found in raw.unknown().items()}
-    yield from check_levels(aims.private, table.rows, missing, unknown, "in center.toml")
+    declare = "declare these levels in center.toml"
+    yield from check_levels(aims.private, table.rows, missing, unknown, declare)
     yield from check_values(aims.private, raw)
     yield from check_missing(table.rows, missing, "private")
 

@@ -34,12 +34,16 @@ def check_patients(path: Path, db: sqlite3.Connection, now: Fingerprint) -> None
 def require_same(path: Path, stored: str, now: Fingerprint) -> None:
     """Raise ``StoreError`` unless ``now`` is the table of the fingerprint that was stored."""
     # Not imported: who only reads a state does without the modules that read tables.
-    changes = type(now).model_validate_json(stored).changes(now)
-    if changes is not None:
-        table = "the patient table is not the one that this state was trained on: "
-        own = changes.startswith("center.toml")
+    former = type(now).model_validate_json(stored)
+    otherwise = "or set another state_dir, which begins anew, or begin another campaign "
+    otherwise += "(abps campaign)"
+    if (other := former.other_columns(now)) is not None:
         raise StoreError(
-            f"{path}: {'' if own else table}{changes}; put the former "
-            f"{'ones' if own else 'table'} back, or set another state_dir, which begins anew, or "
-            "begin another campaign (abps campaign)"
+            f"{path}: center.toml has other objectives or private features than this state: "
+            f"{other}; put the former ones back, {otherwise}"
+        )
+    if (changes := former.changes(now)) is not None:
+        raise StoreError(
+            f"{path}: the patient table is not the one that this state was trained on: {changes}; "
+            f"put the former table back, {otherwise}"
         )

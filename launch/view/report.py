@@ -11,7 +11,7 @@ from typing import Final
 from abps_node.cli.human import MISSING, clock, count, metric_name, number, size
 from abps_node.errors import NodeError
 from launch.layout import FederationLayout
-from launch.objectives import HEADS, LEGEND, cells
+from launch.objectives import HEADS, LEGEND, cells, without_label
 from launch.summary import Auroc
 from launch.view import page, pictures
 from launch.view.attention import state_word, tally
@@ -133,7 +133,7 @@ def _verdicts(compared: Sequence[Compared]) -> list[str]:
             lines.append(f"{words}, with the intervals apart: {_names(names)}.")
     others = [each.center for each in compared if not each.answers_label]
     if others:
-        lines.append(f"No objective on the contract's label, so no AUROC of it: {_names(others)}.")
+        lines.append(without_label(_names(others)))
     compared = [each for each in compared if each.answers_label]
     missing = [each.center for each in compared if each.federated is None]
     if missing:
